@@ -1,0 +1,1 @@
+"""The HTTP face: dialects, errors, streams, cluster endpoints."""

@@ -1,0 +1,1 @@
+"""MLX: layers, caches, sampling, text. Knows nothing of trio or sockets."""

@@ -1,0 +1,60 @@
+"""What one step of the ring does. Every stage applies the same batch, so that their caches stay mirrors of each other.
+
+The hidden states that travel beside a batch have shape (rows, hidden size): the rows of the entries one after another,
+in the order of ``entries``.
+"""
+
+from attrs import frozen
+
+from p2pexo.generation.request import Sampling
+
+
+@frozen
+class Entry:
+    """One sequence's part in a batch: a chunk of its prompt, or its newest token."""
+
+    sequence: int
+    """Chosen by stage 0, unique within an epoch."""
+    tokens: tuple[int, ...]
+    """Token ids of the rows. The stages behind the first need only their number, the last one also the ids, for penalties."""
+    position: int
+    """Tokens of this sequence already in the KV cache; 0 makes a new cache."""
+    sample_index: int | None = None
+    """Output index of the token to draw after the last row; None while a prompt is only being prefilled."""
+    sampling: Sampling | None = None
+    """Sent along with the first chunk of a sequence; kept by the last stage until the sequence is released."""
+
+
+@frozen
+class Batch:
+    number: int
+    entries: tuple[Entry, ...]
+    release: tuple[int, ...] = ()
+    """Sequences whose caches are dropped before the entries are computed."""
+
+    @property
+    def rows(self) -> int:
+        return sum(len(entry.tokens) for entry in self.entries)
+
+
+@frozen
+class Sampled:
+    """One drawn token, sent by the last stage straight back to stage 0."""
+
+    sequence: int
+    token: int
+
+
+@frozen
+class SequenceFailure:
+    """This sequence failed alone, on whichever stage; the others of its batch go on."""
+
+    sequence: int
+    message: str
+
+
+@frozen
+class BatchResult:
+    number: int
+    sampled: tuple[Sampled, ...] = ()
+    failures: tuple[SequenceFailure, ...] = ()

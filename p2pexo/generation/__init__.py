@@ -1,0 +1,1 @@
+"""The one request, event, error and text type that every floor speaks."""

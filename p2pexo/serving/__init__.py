@@ -1,0 +1,1 @@
+"""The router: carries a request to a ring and its events back."""
