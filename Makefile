@@ -1,0 +1,45 @@
+# Two commands: `make demo` and `make test`. Everything they need is installed into .venv on the first run.
+
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+RUN := .venv/bin/
+
+.PHONY: demo test lint types unit bench install lock clean
+
+demo: install
+	@$(RUN)p2pexo demo $(ARGS)
+
+test: lint types unit
+
+lint: install
+	$(RUN)ruff check .
+	$(RUN)ruff format --check .
+
+types: install
+	$(RUN)pyright
+
+unit: install
+	$(RUN)pytest $(ARGS)
+
+bench: install
+	@test -n "$(NAME)" || { echo "say which: make bench NAME=hops" >&2; exit 2; }
+	@$(RUN)python bench/$(NAME).py $(ARGS)
+
+install: .venv/installed
+
+.venv/installed: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "p2pexo needs Python 3.11 or newer; none was found on the PATH" >&2; exit 1; }
+	@command -v uv >/dev/null || test -x .tools/bin/uv || { $(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv; }
+	@test -x .venv/bin/python || $(UV) venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv
+	@$(UV) pip sync --quiet requirements.lock
+	@$(UV) pip install --quiet --no-deps --editable .
+	@# trio-typing, which libp2p imports, carries stubs of an old trio that would hide trio's own types from pyright.
+	@rm -rf .venv/lib/python*/site-packages/trio-stubs
+	@touch $@
+
+lock:
+	$(UV) pip compile --universal --quiet --group dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv .tools .pytest_cache .ruff_cache .hypothesis
