@@ -1,0 +1,91 @@
+"""What each node tells of itself, as keys of its overlay document, and what the leader's claim carries."""
+
+from attrs import field, frozen
+
+from p2pexo.ring.plan import Epoch, Placement
+from p2pexo.ring.stage import StageStatus
+
+NODE_KEY = "node"
+MODELS_KEY = "models"
+STAGE_KEY_PREFIX = "stage/"
+"""Followed by ``<placement id>/<rank>``."""
+
+
+@frozen
+class NodeFacts:
+    """Structural facts of a node; change rarely."""
+
+    name: str
+    machine: str
+    """Such as ``Apple M3 Max, 64 GB`` or ``Linux x86_64, 2 cores``."""
+    version: str
+    device: str
+    """MLX's device: ``gpu`` or ``cpu``."""
+    memory_total: int
+    memory_budget: int
+    """Bytes that placements may use on this node."""
+    memory_free: int
+    """As the system sees it, for people; placement goes by the budget."""
+    api_url: str
+    link_hosts: tuple[str, ...] = field(converter=tuple)
+    """Hosts on which its stages listen, best first."""
+    dense: bool = False
+    """True if weights are dequantised at load (Linux CPU)."""
+
+
+@frozen
+class ModelsFact:
+    """Ids of the models whose files this node holds."""
+
+    held: tuple[str, ...] = ()
+
+
+@frozen
+class StageFact:
+    """One stage as its worker reports it. Carries the placement in full, so that a new leader can adopt it."""
+
+    placement: Placement
+    rank: int
+    status: StageStatus
+    signature: str
+    """By the peer key over the certificate, the placement id and the rank (base64)."""
+
+
+@frozen
+class Deletion:
+    """A placement that somebody ended. Kept for an hour, so that no worker's report brings it back."""
+
+    placement_id: str
+    reason: str
+    deleted_at: float
+    """Wall clock seconds of the leader; only compared with its own."""
+
+
+@frozen
+class Placements:
+    """The payload of the leader's claim: one atomic fact with it."""
+
+    placements: tuple[Placement, ...] = field(default=(), converter=tuple)
+    deletions: tuple[Deletion, ...] = field(default=(), converter=tuple)
+    next_count: int = 1
+
+    def find(self, placement_id: str) -> Placement | None:
+        return next((each for each in self.placements if each.id == placement_id), None)
+
+
+def stage_key(placement_id: str, rank: int) -> str:
+    return f"{STAGE_KEY_PREFIX}{placement_id}/{rank}"
+
+
+__all__ = [
+    "MODELS_KEY",
+    "NODE_KEY",
+    "STAGE_KEY_PREFIX",
+    "Deletion",
+    "Epoch",
+    "ModelsFact",
+    "NodeFacts",
+    "Placements",
+    "StageFact",
+    "stage_key",
+]

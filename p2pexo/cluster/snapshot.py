@@ -1,0 +1,70 @@
+"""The cluster as one picture: what ``GET /v1/cluster``, the page and ``p2pexo status`` show."""
+
+from attrs import frozen
+
+
+@frozen
+class MemberView:
+    peer: str
+    name: str
+    state: str
+    """``alive`` or ``suspect``."""
+    is_leader: bool
+    is_me: bool
+    machine: str
+    version: str
+    device: str
+    memory_total: int
+    memory_free: int
+    memory_budget: int
+    memory_reserved: int
+    """Sum of what placements have reserved on it."""
+    api_url: str
+    addresses: tuple[str, ...]
+    models: tuple[str, ...]
+
+
+@frozen
+class StageView:
+    rank: int
+    peer: str
+    node: str
+    first_layer: int
+    end_layer: int
+    phase: str
+    progress: float
+    reason: str
+    weight_bytes: int
+    resident_bytes: int
+    endpoint: str
+    """Where it listens for the previous stage."""
+    link: str
+    compute: str
+
+
+@frozen
+class PlacementView:
+    id: str
+    model: str
+    revision: str
+    epoch: str
+    state: str
+    """``loading``, ``ready``, ``broken`` or ``failed``: that of its worst stage."""
+    reason: str
+    by_user: bool
+    stages: tuple[StageView, ...]
+
+
+@frozen
+class ClusterSnapshot:
+    cluster: str
+    """The cluster's name."""
+    me: str
+    leader: str | None
+    term: int
+    open: bool
+    """True if the cluster has no secret."""
+    members: tuple[MemberView, ...]
+    placements: tuple[PlacementView, ...]
+    warnings: tuple[str, ...] = ()
+    """Things a person should know: other clusters seen, versions that differ, a slow BLAS."""

@@ -1,0 +1,84 @@
+"""What the worker and a stage process tell each other about the stage as a whole."""
+
+from enum import StrEnum
+from pathlib import Path
+
+from attrs import frozen
+
+from p2pexo.ring.plan import Epoch, Placement
+
+
+class StagePhase(StrEnum):
+    STARTING = "starting"
+    """The child process is importing."""
+    LOADING = "loading"
+    LISTENING = "listening"
+    """Weights are in memory and the port is open; waits to be told its neighbours."""
+    LINKING = "linking"
+    READY = "ready"
+    """Both links stand. A ring serves when all its stages are ready."""
+    BROKEN = "broken"
+    """A link is gone. Weights stay; waits for a new epoch."""
+    FAILED = "failed"
+    """Can't go on; ``reason`` says why."""
+
+
+@frozen
+class StageSpec:
+    """Everything a stage process needs to load its layers."""
+
+    placement: Placement
+    rank: int
+    directory: Path
+    """An mlx-lm model directory that is complete."""
+    listen_hosts: tuple[str, ...]
+    """The hosts to listen on for the link from the previous stage, such as ``127.0.0.1``."""
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def is_last(self) -> bool:
+        return self.rank == len(self.placement.stages) - 1
+
+
+@frozen
+class Endpoint:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@frozen
+class StageStatus:
+    phase: StagePhase
+    reason: str = ""
+    progress: float = 0.0
+    """Share of the weights loaded, 0 to 1."""
+    epoch: Epoch | None = None
+    """The epoch whose ring this stage has joined, or is joining."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """Where the previous stage may dial."""
+    certificate: str = ""
+    """PEM, made by the stage process itself; its key never leaves it."""
+    weight_bytes: int = 0
+    resident_bytes: int = 0
+    """Of the whole process, as the system counts it."""
+    link: str = ""
+    """How it reaches the next stage, such as ``tls 127.0.0.1:41234``; for people."""
+    compute: str = ""
+    """Device, dtype and BLAS, such as ``cpu float32 openblas``; for people."""
+
+
+@frozen
+class Neighbours:
+    """The two stages beside this one in the ring of an epoch."""
+
+    epoch: Epoch
+    previous_certificate: str
+    next_certificate: str
+    next_endpoints: tuple[Endpoint, ...]
+    """To be dialled in this order."""
