@@ -116,6 +116,13 @@ class Transport(Protocol):
         """Hear broadcasts on a topic; call before ``run``."""
         ...
 
+    def register(self, protocol: str) -> None:
+        """Serve inbound streams of exactly this protocol, through ``stream_opened``; call before ``run``.
+
+        A peer that opens a stream of a protocol nobody registered gets a TransportError.
+        """
+        ...
+
 
 Sign = Callable[[bytes], bytes]
 Verify = Callable[[PeerId, bytes, bytes], bool]
