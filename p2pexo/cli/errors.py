@@ -1,0 +1,18 @@
+"""What a command can fail with, and the exit codes."""
+
+EXIT_FAILURE = 1
+"""Something went wrong that the message explains."""
+
+EXIT_USAGE = 2
+"""A flag, variable or value that makes no sense."""
+
+EXIT_INTERRUPTED = 130
+"""Ended at once by Ctrl-C, as shells count it."""
+
+
+class CommandError(Exception):
+    """A problem that a person can understand and act on; shown as one line, without a traceback."""
+
+
+class SettingsError(ValueError):
+    """Settings that contradict each other; the message names them and says what to do."""
