@@ -1,0 +1,168 @@
+"""A cluster's name and secret, the key made from them, and the ticket by which a member lets another peer in."""
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+import secrets
+from pathlib import Path
+from typing import Any, cast
+
+from attrs import field, frozen
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from networking.identity import public_key_of, read_privately, write_privately
+from networking.transport import Address, PeerId
+
+PREFIX = "cluster1"
+"""What a ticket begins with; the number is the version of its form."""
+
+SECRET_BYTES = 32
+CLUSTER_FILE = "cluster.json"
+
+_CHECKSUM_BYTES = 4
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
+
+
+class TicketError(ValueError):
+    """The text is no usable ticket, or the settings of a cluster are wrong; the message says what to do."""
+
+
+def _check_name(_instance: object, _attribute: object, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise TicketError(
+            f"{name!r} can't be a cluster's name: use 1 to 63 letters, digits, blanks, dots, dashes or underscores, "
+            "and begin with a letter or digit"
+        )
+
+
+def _check_secret(_instance: object, _attribute: object, secret: bytes | None) -> None:
+    if secret is not None and len(secret) != SECRET_BYTES:
+        raise TicketError(f"a cluster's secret has {SECRET_BYTES} bytes, not {len(secret)}")
+
+
+@frozen
+class Cluster:
+    """What all members of a cluster share. Peers connect only if both name and secret are the same."""
+
+    name: str = field(validator=_check_name)
+    secret: bytes | None = field(default=None, repr=False, validator=_check_secret)
+    """None makes an open cluster: whoever knows its name is in."""
+
+    @classmethod
+    def new(cls, name: str) -> "Cluster":
+        """A cluster with a random secret."""
+        return cls(name, secrets.token_bytes(SECRET_BYTES))
+
+    @classmethod
+    def from_passphrase(cls, name: str, passphrase: str) -> "Cluster":
+        """A cluster whose secret people type. Takes about 0.1 s on purpose: guessing one passphrase costs that much, too."""
+        if not passphrase:
+            raise TicketError("the secret is empty; give one, or ask for an open cluster")
+        salt = b"cluster passphrase " + name.encode()
+        secret = hashlib.scrypt(passphrase.encode(), salt=salt, n=2**15, r=8, p=1, maxmem=2**26, dklen=SECRET_BYTES)
+        return cls(name, secret)
+
+    @property
+    def open(self) -> bool:
+        return self.secret is None
+
+    @property
+    def network_key(self) -> str:
+        """The key of the libp2p private network: 64 hex digits made from name and secret (HKDF, RFC 5869)."""
+        return self._derive(b"private network").hex()
+
+    @property
+    def fingerprint(self) -> str:
+        """12 hex digits that may be shown to everyone: the same for peers that can connect, and no help in guessing."""
+        return self._derive(b"fingerprint")[:6].hex()
+
+    def _derive(self, purpose: bytes) -> bytes:
+        secret = self.secret if self.secret is not None else b"open cluster"
+        return HKDF(SHA256(), 32, salt=self.name.encode(), info=purpose).derive(secret)
+
+
+@frozen
+class Ticket:
+    """What a newcomer needs: the cluster, and a member with the addresses where it can be dialled."""
+
+    cluster: Cluster
+    peer: PeerId
+    addresses: tuple[Address, ...]
+
+    def __str__(self) -> str:
+        secret = None if self.cluster.secret is None else _encode(self.cluster.secret)
+        fields = [self.cluster.name, secret, self.peer, list(self.addresses)]
+        payload = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+        return PREFIX + _encode(payload + _checksum(payload))
+
+    @classmethod
+    def parse(cls, text: str) -> "Ticket":
+        """The ticket that ``str`` wrote. Blanks and line breaks from pasting don't matter. Raises TicketError."""
+        text = "".join(text.split())
+        _check_version(text)
+        payload = _checked_payload(text.removeprefix(PREFIX))
+        try:
+            name, secret, peer, addresses = json.loads(payload)
+            cluster = Cluster(name, None if secret is None else _decode(secret))
+            public_key_of(peer)
+            return cls(cluster, PeerId(peer), tuple(Address(str(address)) for address in addresses))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise TicketError(
+                f"the ticket is whole but holds something unknown ({error}); ask for a new one"
+            ) from error
+
+
+def save_cluster(home: Path, cluster: Cluster) -> None:
+    """Keep the cluster of this home, readable by its owner only."""
+    secret = None if cluster.secret is None else _encode(cluster.secret)
+    write_privately(home / CLUSTER_FILE, json.dumps({"name": cluster.name, "secret": secret}).encode())
+
+
+def load_cluster(home: Path) -> Cluster | None:
+    """The cluster that was saved, None if none was. Raises TicketError if the file is damaged."""
+    path = home / CLUSTER_FILE
+    if not path.exists():
+        return None
+    try:
+        settings = cast(dict[str, Any], json.loads(read_privately(path)))
+        secret = settings["secret"]
+        return Cluster(settings["name"], None if secret is None else _decode(secret))
+    except (ValueError, KeyError, TypeError) as error:
+        raise TicketError(f"{path} is damaged ({error}); restore it, or remove it and join again") from error
+
+
+def _check_version(text: str) -> None:
+    if text.startswith(PREFIX):
+        return
+    if re.match(r"cluster\d", text):
+        raise TicketError("the ticket was made by another version; use the same version on both machines")
+    raise TicketError(f"{text[:12]!r}… is no ticket: a ticket begins with {PREFIX}")
+
+
+def _checked_payload(body: str) -> bytes:
+    try:
+        data = _decode(body)
+    except ValueError:
+        data = b""
+    payload, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    if checksum != _checksum(payload):
+        raise TicketError("the ticket was cut off or mistyped; copy it again, whole")
+    return payload
+
+
+def _checksum(payload: bytes) -> bytes:
+    return hashlib.sha256(payload).digest()[:_CHECKSUM_BYTES]
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error
