@@ -11,7 +11,14 @@ EXIT_INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """A problem that a person can understand and act on; shown as one line, without a traceback."""
+    """A problem that a person can understand and act on; shown as one line, without a traceback.
+
+    ``details`` are further lines below it, such as the end of a log.
+    """
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class SettingsError(ValueError):

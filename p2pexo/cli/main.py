@@ -32,7 +32,6 @@ def build_app() -> App:
         name="p2pexo",
         help=_ABOUT,
         version=__version__,
-        config=Env("P2PEXO_", command=False),
         # Markdown would cost the top-level help a tenth of a second.
         help_format="plaintext",
         print_error=False,
@@ -40,12 +39,16 @@ def build_app() -> App:
         result_action="return_value",
     )
     for name, (path, summary) in _COMMANDS.items():
-        app.command(path, name=name, help=summary, help_format="markdown")
+        # Every setting of a node has its variable; elsewhere those that have one say so.
+        config = Env("P2PEXO_", command=False) if name == "node" else None
+        app.command(path, name=name, help=summary, help_format="markdown", config=config)
     return app
 
 
 def _complain(error: Exception) -> None:
     print(f"p2pexo: {' '.join(str(error).split())}", file=sys.stderr)
+    if isinstance(error, CommandError) and error.details:
+        print(error.details, file=sys.stderr)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

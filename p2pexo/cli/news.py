@@ -1,0 +1,45 @@
+"""What changed between two pictures of the cluster, as lines for people. Pure."""
+
+from collections.abc import Iterator
+
+from p2pexo.cli.tables import layers
+from p2pexo.cli.values import format_size
+from p2pexo.cluster.snapshot import ClusterSnapshot, PlacementView, StageView
+
+
+def member_news(before: ClusterSnapshot | None, after: ClusterSnapshot) -> Iterator[str]:
+    """Who came, went or went silent, and who leads now."""
+    earlier = {member.peer: member for member in before.members} if before else {}
+    now = {member.peer: member for member in after.members}
+    for peer, member in now.items():
+        if peer not in earlier:
+            yield f"{member.name} is here ({member.machine}, {format_size(member.memory_budget)} for models)"
+        elif member.state != earlier[peer].state:
+            yield f"{member.name} is {member.state}"
+    yield from (f"{member.name} is gone" for peer, member in earlier.items() if peer not in now)
+    if after.leader in now and (before is None or (before.leader, before.term) != (after.leader, after.term)):
+        yield f"{now[after.leader].name} leads (term {after.term})"
+
+
+def stage_news(before: PlacementView | None, after: PlacementView) -> Iterator[str]:
+    """Stages that entered another phase."""
+    phases = {(stage.rank, stage.peer): stage.phase for stage in before.stages} if before else {}
+    for stage in after.stages:
+        if phases.get((stage.rank, stage.peer)) != stage.phase:
+            yield f"{stage_label(stage)}: {stage_state(stage)}"
+
+
+def stage_label(stage: StageView) -> str:
+    return f"stage {stage.rank} on {stage.node}, layers {layers(stage)}"
+
+
+def stage_state(stage: StageView) -> str:
+    """The phase and what is known of the memory, such as ``ready, 41 MB of weights, process 160 MB``."""
+    parts = [stage.phase]
+    if stage.weight_bytes:
+        parts.append(f"{format_size(stage.weight_bytes)} of weights")
+    if stage.resident_bytes:
+        parts.append(f"process {format_size(stage.resident_bytes)}")
+    if stage.reason:
+        parts.append(stage.reason)
+    return ", ".join(parts)

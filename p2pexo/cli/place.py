@@ -1,0 +1,74 @@
+"""``p2pexo place`` and ``p2pexo delete``: models onto the machines of a cluster, and off them."""
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from p2pexo.cli.client import Client, Target
+from p2pexo.cli.display import open_display
+from p2pexo.cli.errors import CommandError
+from p2pexo.cli.follow import follow_placement
+from p2pexo.cli.tables import ring_table
+from p2pexo.cluster.snapshot import ClusterSnapshot
+
+_DEFAULT_TARGET = Target()
+
+
+def place(
+    model: str,
+    /,
+    *,
+    min_stages: int = 1,
+    precision: Literal["auto", "keep", "dequantise"] | None = None,
+    wait: Annotated[bool, Parameter(negative="--no-wait", name="--wait")] = True,
+    target: Target = _DEFAULT_TARGET,
+) -> None:
+    """Load a model onto the machines of the cluster. It stays until it is deleted.
+
+    Parameters
+    ----------
+    model
+        Its id, as `p2pexo models` lists it.
+    min_stages
+        Split it over at least so many machines, even if fewer would do. More stages leave each machine more memory, and add a hop to every token.
+    precision
+        In which form weights are computed; without it, what the nodes were told. See `p2pexo node --help`.
+    wait
+        Wait until it can answer, and show how it loads. Ctrl-C ends the waiting, not the loading.
+    """
+    console = Console()
+    with Client(target) as client:
+        placement_id = client.place(model, min_stages=min_stages, precision=precision)
+        if not wait:
+            console.print(placement_id, highlight=False)
+            return
+        with open_display(console) as display:
+            display.doing(f"loading {model}")
+            placement = follow_placement(client, placement_id, lambda snapshot: display.show(snapshot, placement_id))
+        console.print(ring_table(placement))
+
+
+def delete(placement: str, /, *, target: Target = _DEFAULT_TARGET) -> None:
+    """Unload a model from the machines of the cluster. Answers that are still running end with an error.
+
+    Parameters
+    ----------
+    placement
+        The placement's id, as `p2pexo status` shows it, or the model's id if it is placed once.
+    """
+    with Client(target) as client:
+        placement_id = find_placement_id(client.cluster(), placement)
+        client.delete(placement_id)
+    Console().print(f"deleted {placement_id}", highlight=False)
+
+
+def find_placement_id(snapshot: ClusterSnapshot, name: str) -> str:
+    """The id of the one placement that ``name`` means. Raises CommandError."""
+    found = [each.id for each in snapshot.placements if name in (each.id, each.model)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise CommandError(f"{name} is placed {len(found)} times; name one of {', '.join(found)}")
+    known = ", ".join(f"{each.id} ({each.model})" for each in snapshot.placements) or "nothing"
+    raise CommandError(f"no placement is called {name!r}; placed is {known}")

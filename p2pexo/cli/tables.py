@@ -1,0 +1,99 @@
+"""A cluster snapshot as tables for a terminal. Pure: a snapshot in, something rich can print out."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from p2pexo.cli.values import format_size
+from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
+
+STATE_STYLES = {"ready": "green", "alive": "green", "suspect": "yellow", "broken": "yellow", "failed": "red"}
+
+
+def cluster_tables(snapshot: ClusterSnapshot) -> RenderableType:
+    """Everything ``p2pexo status`` shows."""
+    parts: list[RenderableType] = [_headline(snapshot), members_table(snapshot.members)]
+    parts += [ring_table(placement) for placement in snapshot.placements]
+    if not snapshot.placements:
+        parts.append(Text("No model is loaded. Load one with `p2pexo place MODEL`, or just ask it something.\n"))
+    parts += [Text(f"! {warning}", style="yellow") for warning in snapshot.warnings]
+    return Group(*parts)
+
+
+def _headline(snapshot: ClusterSnapshot) -> Text:
+    leader = next((member.name for member in snapshot.members if member.is_leader), None)
+    led = f"led by {leader} (term {snapshot.term})" if leader else "without a leader"
+    count = len(snapshot.members)
+    text = Text.assemble(
+        ("Cluster ", "bold"), (snapshot.cluster, "bold cyan"), f": {count} node{'s' if count != 1 else ''}, {led}"
+    )
+    if snapshot.open:
+        text.append("; open, anyone can join", style="yellow")
+    return text.append("\n")
+
+
+def members_table(members: tuple[MemberView, ...]) -> Table:
+    table = _table("Node", "State", "Machine", "Device", "Memory for models", "API")
+    for member in members:
+        table.add_row(
+            Text.assemble((member.name, "bold" if member.is_me else ""), (" *" if member.is_leader else "", "cyan")),
+            state_text(member.state),
+            member.machine,
+            member.device,
+            f"{format_size(member.memory_reserved)} of {format_size(member.memory_budget)}",
+            member.api_url,
+        )
+    table.caption = "* leads"
+    table.caption_justify = "left"
+    return table
+
+
+def ring_table(placement: PlacementView) -> Table:
+    """The stages of one model, in the order in which a token passes them."""
+    table = _table(
+        "Stage", "Node", "Layers", "State", "Weights", "Process", "Listens at", "Link to the next", "Computes on"
+    )
+    for stage in placement.stages:
+        table.add_row(
+            str(stage.rank),
+            stage.node,
+            layers(stage),
+            _stage_state(stage),
+            format_size(stage.weight_bytes),
+            format_size(stage.resident_bytes),
+            stage.endpoint,
+            stage.link,
+            stage.compute,
+        )
+    table.title = Text.assemble((placement.model, "bold"), f"  {placement.id}  ", state_text(placement.state))
+    table.title_justify = "left"
+    if placement.reason:
+        table.caption = Text(placement.reason, style="red")
+        table.caption_justify = "left"
+    return table
+
+
+def layers(stage: StageView) -> str:
+    """``0-9``, both ends included, as people count."""
+    last = stage.end_layer - 1
+    return f"{stage.first_layer}-{last}" if last > stage.first_layer else str(stage.first_layer)
+
+
+def state_text(state: str) -> Text:
+    return Text(state, style=STATE_STYLES.get(state, ""))
+
+
+def _stage_state(stage: StageView) -> Text:
+    text = state_text(stage.phase)
+    if stage.phase == "loading":
+        text.append(f" {stage.progress:.0%}")
+    if stage.reason:
+        text.append(f": {stage.reason}")
+    return text
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0), title_style="")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
