@@ -1,0 +1,38 @@
+"""mlx-lm's model definitions without the rest of mlx-lm.
+
+Importing ``mlx_lm`` runs its package file, which pulls in transformers: 2 s and 150 MB that a stage has no use for. The
+model modules themselves need MLX alone, so the package is put in place without being run.
+"""
+
+import importlib
+import importlib.util
+import sys
+from types import ModuleType
+
+_SAME_CODE = {"mistral": "llama", "iquestcoder": "llama", "xverse": "llama"}
+"""Model types that mlx-lm runs with the code of another."""
+
+
+def module_name(model_type: str) -> str:
+    return _SAME_CODE.get(model_type, model_type)
+
+
+def model_module(model_type: str) -> ModuleType:
+    """The module of ``mlx_lm.models`` with the ``Model`` and ``ModelArgs`` of a model type. Raises ImportError."""
+    _place_package()
+    return importlib.import_module(f"mlx_lm.models.{module_name(model_type)}")
+
+
+def cache_module() -> ModuleType:
+    """``mlx_lm.models.cache``."""
+    _place_package()
+    return importlib.import_module("mlx_lm.models.cache")
+
+
+def _place_package() -> None:
+    if "mlx_lm" in sys.modules:
+        return
+    spec = importlib.util.find_spec("mlx_lm")
+    if spec is None:
+        raise ImportError("mlx-lm is not installed")
+    sys.modules["mlx_lm"] = importlib.util.module_from_spec(spec)

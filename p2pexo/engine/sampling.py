@@ -1,0 +1,90 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# some of MLX's signatures are untyped
+"""Draws a token from logits. Pure: the same logits, history and key give the same token, whatever the batch or the ring.
+
+The order is that of the field: penalties and biases on the logits, then temperature, then the cuts by rank, by
+probability mass and by the share of the best token's probability.
+"""
+
+import hashlib
+import struct
+from collections import Counter
+from collections.abc import Sequence
+
+import mlx.core as mx
+
+from p2pexo.generation.request import Sampling
+
+
+def sampling_key(seed: int, choice: int, output_index: int) -> int:
+    """The 64-bit key of one token: a hash, so that neighbouring seeds and indexes share nothing."""
+    digest = hashlib.blake2b(struct.pack("<QQQ", seed % 2**64, choice, output_index), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def draw(
+    logits: mx.array, sampling: Sampling, *, output_index: int, prompt: Sequence[int], output: Sequence[int]
+) -> mx.array:
+    """The token at ``output_index`` as a lazy scalar.
+
+    ``logits``: shape (vocabulary,), any float dtype. ``prompt`` and ``output`` are the tokens so far; frequency and
+    presence penalties look at the output alone, as OpenAI's do, the repetition penalty at both (Keskar et al., CTRL).
+    """
+    logits = _penalised(logits.astype(mx.float32), sampling, prompt, output)
+    logits = _biased(logits, sampling.logit_bias)
+    if sampling.temperature == 0:
+        return mx.argmax(logits)
+    logits = _cut(logits / sampling.temperature, sampling)
+    return mx.random.categorical(logits, key=mx.random.key(sampling_key(sampling.seed or 0, 0, output_index)))
+
+
+def _penalised(logits: mx.array, sampling: Sampling, prompt: Sequence[int], output: Sequence[int]) -> mx.array:
+    if sampling.repetition_penalty != 1.0 and (seen := sorted({*prompt, *output})):
+        tokens = mx.array(seen)
+        values = logits[tokens]
+        factor = sampling.repetition_penalty
+        logits = _put(logits, tokens, mx.where(values > 0, values / factor, values * factor))
+    if (sampling.frequency_penalty or sampling.presence_penalty) and (counts := Counter(output)):
+        tokens = mx.array(list(counts))
+        amounts = mx.array(list(counts.values()), dtype=mx.float32) * sampling.frequency_penalty
+        logits = logits.at[tokens].subtract(amounts + sampling.presence_penalty)
+    return logits
+
+
+def _biased(logits: mx.array, bias: Sequence[tuple[int, float]]) -> mx.array:
+    known = [(token, amount) for token, amount in bias if 0 <= token < logits.size]
+    if not known:
+        return logits
+    return logits.at[mx.array([token for token, _ in known])].add(mx.array([amount for _, amount in known]))
+
+
+def _put(logits: mx.array, tokens: mx.array, values: mx.array) -> mx.array:
+    return logits.at[tokens].add(values - logits[tokens])
+
+
+def _cut(logits: mx.array, sampling: Sampling) -> mx.array:
+    """Logits with all tokens outside top-k, top-p and min-p at minus infinity. The best token always stays."""
+    if not (0 < sampling.top_k < logits.size or sampling.top_p < 1.0 or sampling.min_p > 0.0):
+        return logits
+    order = mx.argsort(-logits)
+    ranked = logits[order]
+    keep = mx.ones(ranked.shape, dtype=mx.bool_)
+    if 0 < sampling.top_k < logits.size:
+        keep &= mx.arange(ranked.size) < sampling.top_k
+    if sampling.top_p < 1.0:
+        mass = _probabilities(ranked, keep)
+        keep &= mx.cumsum(mass) - mass < sampling.top_p
+    if sampling.min_p > 0.0:
+        keep &= ranked >= ranked[0] + mx.log(mx.array(sampling.min_p))
+    keep |= mx.arange(ranked.size) == 0
+    return _put_all(logits, order, mx.where(keep, ranked, -mx.inf))
+
+
+def _probabilities(ranked: mx.array, keep: mx.array) -> mx.array:
+    return mx.softmax(mx.where(keep, ranked, -mx.inf))
+
+
+def _put_all(logits: mx.array, order: mx.array, values: mx.array) -> mx.array:
+    moved = mx.zeros_like(logits)
+    moved[order] = values
+    return moved
