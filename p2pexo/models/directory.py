@@ -43,6 +43,14 @@ class ModelDirectory:
     def config(self) -> dict[str, Any]:
         return read_json(self.path / "config.json")
 
+    @property
+    def context_length(self) -> int:
+        """Tokens, prompt and answer together. Raises ModelFilesError if the config does not say."""
+        length = self.config.get("max_position_embeddings")
+        if not isinstance(length, int) or length < 1:
+            raise ModelFilesError(f"{self.path / 'config.json'} says no max_position_embeddings, but {length!r}")
+        return length
+
     @cached_property
     def shards(self) -> tuple[str, ...]:
         """The weight files: those the index names, else the only one. Any other file beside them is not looked at."""
