@@ -1,0 +1,123 @@
+"""``p2pexo chat``: a conversation in the terminal."""
+
+import importlib
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+from attrs import define, field
+from rich.console import Console
+
+from p2pexo.cli.answer import Answer, stream_answer, write_out
+from p2pexo.cli.client import ChatMessage, Client, Target
+from p2pexo.cli.errors import CommandError
+
+_DEFAULT_TARGET = Target()
+_HELP = "/clear forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer."
+
+
+def chat(model: str | None = None, /, *, system: str | None = None, target: Target = _DEFAULT_TARGET) -> None:
+    """Talk to a model in the terminal. Ctrl-C stops an answer; /exit leaves, /clear starts anew.
+
+    Parameters
+    ----------
+    model
+        Its id, as `p2pexo models` lists it. Without it, the one that is loaded, or else the first of the list.
+    system
+        What the model is told before the conversation, such as who it is or in which language to answer.
+    """
+    console = Console()
+    with Client(target) as client:
+        conversation = Conversation(client, model or choose_model(client), system, console)
+        if console.is_terminal:
+            _enable_line_editing()
+            console.print(f"[bold]{conversation.model}[/]  [dim]{_HELP}[/]", highlight=False)
+        conversation.run(_prompted if console.is_terminal else _piped)
+
+
+def choose_model(client: Client) -> str:
+    """The model that is ready, or else the first that the cluster knows. Raises CommandError."""
+    ready = [placement.model for placement in client.cluster().placements if placement.state == "ready"]
+    known = ready or client.models()
+    if not known:
+        raise CommandError("the cluster knows no model; give a node one with `p2pexo node --model-dir PATH`")
+    return known[0]
+
+
+@define
+class Conversation:
+    """What was said so far, and the loop that goes on with it."""
+
+    client: Client
+    model: str
+    system: str | None
+    console: Console
+    messages: list[ChatMessage] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.messages = [ChatMessage("system", self.system)] if self.system else []
+
+    def run(self, read: Callable[[], str]) -> None:
+        """Until ``read`` raises EOFError, or somebody leaves. A failed answer doesn't end it, unless its reader is a pipe."""
+        while True:
+            try:
+                line = read().strip()
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                self._remark(f"\n{_HELP}")
+                continue
+            match line:
+                case "":
+                    continue
+                case "/exit" | "/quit":
+                    return
+                case "/clear":
+                    self.clear()
+                    self._remark("forgotten")
+                case _ if line.startswith("/"):
+                    self._remark(_HELP)
+                case _:
+                    self._answer(line)
+
+    def _answer(self, question: str) -> None:
+        self.messages.append(ChatMessage("user", question))
+        answer = Answer(asked_at=time.monotonic())
+        try:
+            with closing(self.client.chat(self.model, self.messages)) as pieces:
+                stream_answer(pieces, answer, write=write_out, note=self._remark)
+        except KeyboardInterrupt:
+            self._remark("\nstopped")
+        except CommandError as error:
+            self.messages.pop()
+            if not self.console.is_terminal:
+                raise
+            self.console.print(f"\n[red]{type(error).__name__.removesuffix('Error')}[/]: ", end="")
+            self.console.print(str(error), markup=False, highlight=False)
+            return
+        write_out("\n")
+        # What was stopped was still said: the model is shown it as its own words.
+        self.messages.append(ChatMessage("assistant", answer.text))
+        self._remark(answer.summary())
+
+    def _remark(self, text: str) -> None:
+        """For the person only: silent when the answer goes into a pipe."""
+        if self.console.is_terminal and text:
+            self.console.print(text, style="dim", markup=False, highlight=False)
+
+
+def _prompted() -> str:
+    return input("\n> ")
+
+
+def _piped() -> str:
+    return input()
+
+
+def _enable_line_editing() -> None:
+    # Importing it is enough to give ``input`` editing keys and a history; a Python without it still works.
+    with suppress(ImportError):
+        importlib.import_module("readline")
