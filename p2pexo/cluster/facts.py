@@ -2,6 +2,7 @@
 
 from attrs import field, frozen
 
+from p2pexo.models.card import Card
 from p2pexo.ring.plan import Epoch, Placement
 from p2pexo.ring.stage import StageStatus
 
@@ -35,9 +36,10 @@ class NodeFacts:
 
 @frozen
 class ModelsFact:
-    """Ids of the models whose files this node holds."""
+    """The models whose files this node holds, and their cards, so that any leader can place them."""
 
     held: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
 
 
 @frozen
@@ -58,7 +60,17 @@ class Deletion:
     placement_id: str
     reason: str
     deleted_at: float
-    """Wall clock seconds of the leader; only compared with its own."""
+    """Wall clock seconds of the leader, for people; how long it is kept goes by the holder's own monotonic clock."""
+    failed: Placement | None = None
+    """The placement as it last was, if it ended because it could not run."""
+
+
+@frozen
+class Trouble:
+    """Why a placement that lost a stage has not been formed anew yet; tried again whenever the cluster changes."""
+
+    placement_id: str
+    reason: str
 
 
 @frozen
@@ -68,9 +80,16 @@ class Placements:
     placements: tuple[Placement, ...] = field(default=(), converter=tuple)
     deletions: tuple[Deletion, ...] = field(default=(), converter=tuple)
     next_count: int = 1
+    troubles: tuple[Trouble, ...] = field(default=(), converter=tuple)
 
     def find(self, placement_id: str) -> Placement | None:
         return next((each for each in self.placements if each.id == placement_id), None)
+
+    def deletion_of(self, placement_id: str) -> Deletion | None:
+        return next((each for each in self.deletions if each.placement_id == placement_id), None)
+
+    def trouble_of(self, placement_id: str) -> Trouble | None:
+        return next((each for each in self.troubles if each.placement_id == placement_id), None)
 
 
 def stage_key(placement_id: str, rank: int) -> str:
@@ -87,5 +106,6 @@ __all__ = [
     "NodeFacts",
     "Placements",
     "StageFact",
+    "Trouble",
     "stage_key",
 ]

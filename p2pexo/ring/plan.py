@@ -2,6 +2,8 @@
 
 from attrs import field, frozen
 
+from p2pexo.models.card import Card
+
 
 @frozen(order=True)
 class Epoch:
@@ -37,6 +39,8 @@ class Placement:
     precision: str = "auto"
     by_user: bool = False
     """True if a person asked for it; automatic ones may be evicted when idle."""
+    card: Card | None = None
+    """What the model needs: any later leader plans with it, and every worker fetches by it."""
 
     @property
     def first_peer(self) -> str:

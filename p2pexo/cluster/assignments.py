@@ -1,0 +1,146 @@
+"""The worker's decisions: which stages this node should run, keep or stop, and which neighbours they have. Pure."""
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping, Sequence
+
+import orjson
+from attrs import field, frozen
+
+from networking.transport import Address, PeerId, Sign, Verify
+from p2pexo.cluster.facts import Placements, StageFact
+from p2pexo.cluster.observed import Cluster
+from p2pexo.ring.plan import Epoch, Placement
+from p2pexo.ring.stage import Endpoint, Neighbours, StagePhase, StageStatus
+
+AssignmentKey = tuple[str, int]
+"""(placement id, rank)"""
+
+LOADED = (StagePhase.LISTENING, StagePhase.LINKING, StagePhase.READY, StagePhase.BROKEN)
+
+
+@frozen
+class Assignment:
+    """One stage that this node is to run."""
+
+    placement: Placement
+    rank: int
+
+    @property
+    def key(self) -> AssignmentKey:
+        return (self.placement.id, self.rank)
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.placement.epoch
+
+    @property
+    def _load(self) -> tuple[object, ...]:
+        """What a stage process loads; while it is the same, the process can go on in a new epoch."""
+        stage, placement = self.placement.stages[self.rank], self.placement
+        is_last = self.rank == len(placement.stages) - 1
+        return (placement.model, placement.revision, placement.precision, stage.first_layer, stage.end_layer, is_last)
+
+    def loads_the_same_as(self, other: "Assignment") -> bool:
+        return self.key == other.key and self._load == other._load
+
+
+@frozen
+class Ledger:
+    """What this worker has ever been told, so that a leader with old news can't turn anything back."""
+
+    newest: Mapping[str, Epoch] = field(factory=dict[str, Epoch])
+    ended: frozenset[str] = frozenset()
+
+    def told(self, placements: Placements) -> "Ledger":
+        ended = self.ended | {each.placement_id for each in placements.deletions}
+        newest = dict(self.newest)
+        for each in placements.placements:
+            newest[each.id] = max(each.epoch, newest.get(each.id, each.epoch))
+        return Ledger({id: epoch for id, epoch in newest.items() if id not in ended}, ended)
+
+    def accepts(self, placement: Placement) -> bool:
+        return placement.id not in self.ended and self.newest.get(placement.id, placement.epoch) <= placement.epoch
+
+
+@frozen
+class Difference:
+    stop: tuple[AssignmentKey, ...] = ()
+    renew: tuple[Assignment, ...] = ()
+    """A new epoch for the same layers: the process stays."""
+    start: tuple[Assignment, ...] = ()
+
+
+def difference(
+    running: Mapping[AssignmentKey, Assignment], placements: Placements, ledger: Ledger, me: str
+) -> Difference:
+    """What to do so that the placements that name this node are run. The absence of a placement means nothing."""
+    stop = [key for key in running if key[0] in ledger.ended]
+    renew: list[Assignment] = []
+    start: list[Assignment] = []
+    for placement in filter(ledger.accepts, placements.placements):
+        wanted = {(placement.id, rank): Assignment(placement, rank) for rank in placement.ranks_of(me)}
+        older = {key: each for key, each in running.items() if key[0] == placement.id and each.epoch < placement.epoch}
+        kept = [key for key, each in older.items() if key in wanted and each.loads_the_same_as(wanted[key])]
+        replaced = [key for key in older if key not in kept]
+        stop += replaced
+        renew += [wanted[key] for key in kept]
+        start += [each for key, each in wanted.items() if key not in running or key in replaced]
+    return Difference(tuple(stop), tuple(renew), tuple(start))
+
+
+def neighbours(assignment: Assignment, cluster: Cluster, verify: Verify) -> Neighbours | None:
+    """The stages beside this one, once both have told the certificates and ports of the same epoch; else None.
+
+    A certificate counts only with the signature of the peer that the placement names. For a ring of one the stage is its
+    own neighbour.
+    """
+    placement, count = assignment.placement, len(assignment.placement.stages)
+    previous = _introduced(placement, (assignment.rank - 1) % count, cluster, verify)
+    following = _introduced(placement, (assignment.rank + 1) % count, cluster, verify)
+    if previous is None or following is None:
+        return None
+    peer = placement.stages[following.rank].peer
+    proven = cluster.members[peer].addresses if peer in cluster.members else ()
+    return Neighbours(
+        epoch=placement.epoch,
+        previous_certificate=previous.status.certificate,
+        next_certificate=following.status.certificate,
+        next_endpoints=proven_first(following.status.endpoints, proven),
+    )
+
+
+def may_join(status: StageStatus, epoch: Epoch) -> bool:
+    """A loaded stage joins each epoch once. A stage that broke in this very epoch waits for the next one."""
+    fresh = status.phase in (StagePhase.LISTENING, StagePhase.LINKING)
+    return status.phase in LOADED and (fresh or status.epoch != epoch)
+
+
+def proven_first(endpoints: Sequence[Endpoint], proven: Sequence[Address]) -> tuple[Endpoint, ...]:
+    """Hosts over which the overlay has a connection come first; otherwise the owner's order is kept."""
+    hosts = [address.split("/")[2] for address in proven if address.count("/") >= 2]
+    return tuple(sorted(endpoints, key=lambda each: hosts.index(each.host) if each.host in hosts else len(hosts)))
+
+
+def sign_certificate(sign: Sign, certificate: str, placement_id: str, rank: int) -> str:
+    """Base64. Empty while there is no certificate."""
+    return b64encode(sign(_signed_bytes(certificate, placement_id, rank))).decode() if certificate else ""
+
+
+def _introduced(placement: Placement, rank: int, cluster: Cluster, verify: Verify) -> StageFact | None:
+    fact = cluster.stage(placement, rank)
+    if fact is None or fact.status.phase not in LOADED:
+        return None
+    return fact if _is_signed(fact, PeerId(placement.stages[rank].peer), verify) else None
+
+
+def _is_signed(fact: StageFact, peer: PeerId, verify: Verify) -> bool:
+    try:
+        signature = b64decode(fact.signature, validate=True)
+    except Base64Error:
+        return False
+    return verify(peer, _signed_bytes(fact.status.certificate, fact.placement.id, fact.rank), signature)
+
+
+def _signed_bytes(certificate: str, placement_id: str, rank: int) -> bytes:
+    return orjson.dumps(["p2pexo stage certificate", certificate, placement_id, rank])

@@ -1,0 +1,175 @@
+"""Keeps one stage running: fetches its model, starts its process, starts it again if it crashes, and tells how it does."""
+
+from collections.abc import Callable
+from math import floor
+from pathlib import Path
+
+import structlog
+import trio
+from attrs import evolve, frozen
+
+from networking.transport import Sign
+from p2pexo.cluster.assignments import Assignment, may_join, sign_certificate
+from p2pexo.cluster.facts import StageFact, stage_key
+from p2pexo.cluster.seams import Overlay, Stage, StartStage
+from p2pexo.generation.codec import encode
+from p2pexo.models.card import Card
+from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
+
+RESTART_PAUSES_S = (0.5, 2.0)
+"""Before each restart of a crashed stage; when they are used up the stage is FAILED and the leader decides. More or longer
+pauses give a flaky machine more chances; fewer make the ring move elsewhere sooner."""
+
+STEADY_AFTER_S = 60.0
+"""A process that lived this long gets all its restarts back."""
+
+PROGRESS_STEP = 0.05
+"""Share of a download or load worth telling. Smaller steps look smoother and cost more gossip."""
+
+Fetch = Callable[[Card, Callable[[float], None]], Path]
+"""(model, progress 0 to 1) -> a complete model directory; blocks, and raises an exception that says what is wrong."""
+
+log = structlog.get_logger(__name__)
+
+
+@frozen
+class Surroundings:
+    """What all stages of a node share."""
+
+    overlay: Overlay
+    fetch: Fetch
+    start_stage: StartStage
+    sign: Sign
+    link_hosts: tuple[str, ...]
+    models_changed: Callable[[], None]
+
+
+class StageKeeper:
+    """``stage`` is the running process, None while there is none."""
+
+    def __init__(self, assignment: Assignment, around: Surroundings) -> None:
+        self.assignment = assignment
+        self.stage: Stage | None = None
+        self.done = trio.Event()
+        self._around = around
+        self._scope = trio.CancelScope()
+        self._status = StageStatus(StagePhase.STARTING)
+        self._told: StageFact | None = None
+        self._joined: Neighbours | None = None
+        self._to_join: trio.MemorySendChannel[Neighbours] | None = None
+        self._renewed = trio.Event()
+
+    def stop(self) -> None:
+        self._scope.cancel()
+
+    def renew(self, assignment: Assignment) -> None:
+        """The same layers under a newer epoch: a living process goes on, one that was given up is tried again."""
+        self.assignment = assignment
+        self._renewed.set()
+        self._tell(StageStatus(StagePhase.STARTING) if self._status.phase is StagePhase.FAILED else self._status)
+
+    def meet(self, neighbours: Neighbours) -> None:
+        """Join the ring with these neighbours, unless that was done or is not the time."""
+        if neighbours == self._joined or self._to_join is None or not may_join(self._status, self.assignment.epoch):
+            return
+        try:
+            self._to_join.send_nowait(neighbours)
+        except trio.WouldBlock:
+            return  # the one before is still being joined; the status that follows brings us here again
+        self._joined = neighbours
+
+    async def run(self) -> None:
+        """Until stopped or cancelled; then the process is gone, and so is its fact."""
+        try:
+            with self._scope:
+                while True:
+                    reason = await self._keep_up()
+                    self._renewed = trio.Event()
+                    self._tell(StageStatus(StagePhase.FAILED, reason))
+                    log.error("stage given up", **self._names(), reason=reason)
+                    await self._renewed.wait()
+        finally:
+            self._around.overlay.delete_fact(stage_key(*self.assignment.key))
+            self.done.set()
+
+    async def _keep_up(self) -> str:
+        """Run the process, again after crashes; why it was given up in the end."""
+        try:
+            directory = await self._fetch()
+        except Exception as error:  # whatever the store, the network or the disk came up with
+            log.exception("model could not be fetched", **self._names())
+            return f"{self.assignment.placement.model} could not be fetched: {error}"
+        pauses = list(RESTART_PAUSES_S)
+        while True:
+            began = trio.current_time()
+            reason = await self._run_process(directory)
+            if trio.current_time() - began >= STEADY_AFTER_S:
+                pauses = list(RESTART_PAUSES_S)
+            if not pauses:
+                return reason
+            self._tell(StageStatus(StagePhase.STARTING, f"starts again in {pauses[0]:g} s, after: {reason}"))
+            log.warning("stage starts again", **self._names(), reason=reason, pause_s=pauses[0])
+            await trio.sleep(pauses.pop(0))
+
+    async def _fetch(self) -> Path:
+        card = self.assignment.placement.card
+        if card is None:
+            raise ValueError("its placement, made by an older version, does not say what it is; place it again")
+
+        def show(share: float) -> None:
+            trio.from_thread.run_sync(self._tell, StageStatus(StagePhase.STARTING, "fetching the model", share))
+
+        self._tell(StageStatus(StagePhase.STARTING, "fetching the model"))
+        directory = await trio.to_thread.run_sync(self._around.fetch, card, show)
+        self._around.models_changed()
+        return directory
+
+    async def _run_process(self, directory: Path) -> str:
+        """One life of the process; why it ended."""
+        spec = StageSpec(self.assignment.placement, self.assignment.rank, directory, self._around.link_hosts)
+        stage = self._around.start_stage(spec)
+        self._to_join, to_join = trio.open_memory_channel[Neighbours](1)
+        self._joined = None
+        self._tell(stage.status)
+        self.stage = stage
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._relay_statuses, stage)
+                nursery.start_soon(_join_rings, stage, to_join)
+                await stage.run()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.stage = self._to_join = None
+        return stage.status.reason or "the stage process ended"
+
+    async def _relay_statuses(self, stage: Stage) -> None:
+        async for status in stage.statuses():
+            if status.phase is not StagePhase.FAILED:  # whether that is final is decided when the process has ended
+                self._tell(status)
+
+    def _tell(self, status: StageStatus) -> None:
+        self._status = status
+        placement, rank = self.assignment.placement, self.assignment.rank
+        signature = sign_certificate(self._around.sign, status.certificate, placement.id, rank)
+        told = StageFact(placement, rank, evolve(status, progress=_rounded(status.progress)), signature)
+        if told != self._told and not self._scope.cancel_called:
+            only_progress = self._told is not None and _without_progress(told) == _without_progress(self._told)
+            self._told = told
+            self._around.overlay.set_fact(stage_key(*self.assignment.key), encode(told), volatile=only_progress)
+
+    def _names(self) -> dict[str, object]:
+        placement = self.assignment.placement
+        return {"id": placement.id, "model": placement.model, "rank": self.assignment.rank}
+
+
+async def _join_rings(stage: Stage, to_join: trio.MemoryReceiveChannel[Neighbours]) -> None:
+    async for neighbours in to_join:
+        await stage.join(neighbours)
+
+
+def _rounded(progress: float) -> float:
+    return 1.0 if progress >= 1 else floor(progress / PROGRESS_STEP) * PROGRESS_STEP
+
+
+def _without_progress(fact: StageFact) -> StageFact:
+    return evolve(fact, status=evolve(fact.status, progress=0.0, weight_bytes=0, resident_bytes=0))

@@ -1,0 +1,160 @@
+"""The leader's duty: answers commands and keeps placements alive. Runs on every node; acts only while its node leads."""
+
+from collections.abc import Callable, Mapping
+from math import isinf
+from time import time
+
+import structlog
+import trio
+
+from networking.transport import PeerId
+from p2pexo.cluster import placements as edit
+from p2pexo.cluster.commands import (
+    COMMAND_PROTOCOL,
+    Accepted,
+    DeleteCommand,
+    NotLeading,
+    PlaceCommand,
+    Reply,
+    decode_command,
+    encode_reply,
+)
+from p2pexo.cluster.facts import Deletion, Placements
+from p2pexo.cluster.observed import Cluster, observe
+from p2pexo.cluster.placement import plan
+from p2pexo.cluster.repair import Memory, Moment, candidates, decide
+from p2pexo.cluster.seams import Overlay
+from p2pexo.generation.codec import DecodeError, encode
+from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError
+from p2pexo.models.card import Card
+from p2pexo.ring.plan import Epoch, Placement
+
+log = structlog.get_logger(__name__)
+
+
+class Leader:
+    """``cards`` are the models this node knows by itself; those that other nodes hold are found in their facts."""
+
+    def __init__(self, overlay: Overlay, cards: Callable[[], Mapping[str, Card]]) -> None:
+        self._overlay = overlay
+        self._cards = cards
+        self._memory = Memory()
+        overlay.serve_requests(COMMAND_PROTOCOL, self._answer)
+
+    async def run(self) -> None:
+        """Look after the placements until cancelled, while this node leads."""
+        views = self._overlay.views()
+        wake_at = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            changed = trio.Event()
+
+            async def watch() -> None:
+                async for _ in views:
+                    changed.set()
+
+            nursery.start_soon(watch)
+            while True:
+                with trio.move_on_at(wake_at):
+                    await changed.wait()
+                changed = trio.Event()
+                wake_at = self._tend()
+
+    def _tend(self) -> float:
+        """Decide once; when to decide again at the latest."""
+        cluster = observe(self._overlay.view)
+        if not cluster.i_lead:
+            self._memory = Memory()
+            return trio.current_time() + 3600
+        decision = decide(cluster, self._memory, Moment(trio.current_time(), time()))
+        self._memory = decision.memory
+        self._publish(cluster.placements, decision.placements)
+        return trio.current_time() + 3600 if isinf(decision.wake_at) else decision.wake_at
+
+    def _publish(self, old: Placements, new: Placements) -> None:
+        if new == old:
+            return
+        _log_changes(old, new)
+        self._overlay.set_payload(encode(new))
+
+    async def _answer(self, peer: PeerId, body: bytes) -> bytes:
+        try:
+            return encode_reply(self._obey(body))
+        except GenerationError as error:
+            log.info("command refused", peer=peer, error=error.message)
+            return encode_reply(error.report())
+
+    def _obey(self, body: bytes) -> Reply:
+        """Between reading the payload and setting it nothing is awaited, so commands can't overtake one another."""
+        try:
+            command = decode_command(body)
+        except DecodeError as error:
+            raise InvalidRequestError(f"not a command of this version: {error}") from error
+        cluster = observe(self._overlay.view)
+        if not cluster.i_lead:
+            return NotLeading(cluster.leader)
+        if isinstance(command, DeleteCommand):
+            placements, id = delete(cluster, command), command.placement_id
+        else:
+            placements, id = place(cluster, command, self._card(cluster, command))
+        self._publish(cluster.placements, placements)
+        return Accepted(id)
+
+    def _card(self, cluster: Cluster, command: PlaceCommand) -> Card:
+        card = self._cards().get(command.model) or cluster.card_of(command.model) or command.card
+        if card is None or card.id != command.model:
+            raise ModelNotFoundError(f"no node of this cluster knows the model {command.model!r}", param="model")
+        return card
+
+
+def place(cluster: Cluster, command: PlaceCommand, card: Card) -> tuple[Placements, str]:
+    """The placements with the wanted one in them, and its id; the same id as before for a model that is placed already.
+
+    Raises InvalidRequestError for what can't be had (also more stages than the model now runs on: a ring is never torn
+    down by accident), InsufficientMemoryError if it does not fit.
+    """
+    placements = cluster.placements
+    for existing in placements.placements:
+        if (existing.model, existing.revision) == (card.id, card.revision):
+            return _keep(placements, existing, command), existing.id
+    stages = plan(card, candidates(cluster, card.id), min_stages=command.min_stages, precision=command.precision)
+    epoch = Epoch(cluster.term, placements.next_count, cluster.me)
+    id = edit.placement_id(card.id, card.revision, epoch)
+    placement = Placement(id, card.id, card.revision, epoch, stages, command.precision, command.by_user, card)
+    return edit.add(placements, placement), id
+
+
+def delete(cluster: Cluster, command: DeleteCommand) -> Placements:
+    """Raises ModelNotFoundError if there is no such placement and was none lately."""
+    placements = cluster.placements
+    if placements.deletion_of(command.placement_id) is not None:
+        return placements
+    reported = {fact.placement.id for fact in cluster.stages.values()}
+    if placements.find(command.placement_id) is None and command.placement_id not in reported:
+        ids = ", ".join(each.id for each in placements.placements) or "none"
+        raise ModelNotFoundError(f"there is no placement {command.placement_id!r}; there are: {ids}", param="id")
+    return edit.delete(placements, Deletion(command.placement_id, "deleted on request", time()))
+
+
+def _keep(placements: Placements, existing: Placement, command: PlaceCommand) -> Placements:
+    advice = f"delete placement {existing.id} first to place it differently"
+    if command.min_stages > len(existing.stages):
+        message = f"{existing.model} runs on {len(existing.stages)} stages, fewer than min_stages {command.min_stages}; {advice}"
+        raise InvalidRequestError(message, param="min_stages")
+    if command.precision not in ("auto", existing.precision):
+        message = f"{existing.model} runs with precision {existing.precision!r}, not {command.precision!r}; {advice}"
+        raise InvalidRequestError(message, param="precision")
+    return edit.claim_for_user(placements, existing) if command.by_user else placements
+
+
+def _log_changes(old: Placements, new: Placements) -> None:
+    for placement in new.placements:
+        before = old.find(placement.id)
+        if before is None or before.epoch != placement.epoch:
+            ring = [f"{stage.peer[-8:]}:{stage.first_layer}-{stage.end_layer}" for stage in placement.stages]
+            log.info("placed", id=placement.id, model=placement.model, epoch=str(placement.epoch), ring=ring)
+    for deletion in new.deletions:
+        if old.deletion_of(deletion.placement_id) is None:
+            log.info("placement ended", id=deletion.placement_id, reason=deletion.reason)
+    for trouble in new.troubles:
+        if old.trouble_of(trouble.placement_id) != trouble:
+            log.warning("placement can't be formed anew yet", id=trouble.placement_id, reason=trouble.reason)

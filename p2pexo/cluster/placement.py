@@ -1,0 +1,188 @@
+"""Which machines run which layers of a model: the fewest that fit, layers shared out by memory. Pure and deterministic.
+
+Weights, KV cache reserve, the embedding on the first stage and the head on the last are all counted where they sit.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import permutations
+from math import floor
+
+from attrs import frozen
+
+from p2pexo.generation.errors import InsufficientMemoryError, InvalidRequestError
+from p2pexo.models.card import Card
+from p2pexo.ring.plan import StagePlan
+
+KV_RESERVE_TOKENS = 8192
+"""Tokens of conversation a stage keeps room for, or the model's whole context if that is shorter. Raise it and long or
+many conversations fit, but a model needs more machines; lower it and they are refused sooner."""
+
+
+@frozen
+class Candidate:
+    """A live machine, and what it can give."""
+
+    peer: str
+    name: str
+    budget: int
+    """Bytes that placements may use in all."""
+    reserved: int = 0
+    """Bytes that other placements have taken of it."""
+    dense: bool = False
+    """True if it dequantises weights at load."""
+    preference: int = 0
+    """Higher is taken first: it holds the model's files, or runs a stage of it already."""
+
+    @property
+    def free(self) -> int:
+        return self.budget - self.reserved
+
+
+def by_preference(candidate: Candidate) -> tuple[int, int, str]:
+    """Sorts the machine to be taken first to the front."""
+    return (-candidate.preference, -candidate.free, candidate.peer)
+
+
+@frozen
+class Demand:
+    """Bytes a model needs on one machine."""
+
+    layer: int
+    embedding: int
+    head: int
+
+    def of_stage(self, layers: int, *, first: bool, last: bool) -> int:
+        return layers * self.layer + first * self.embedding + last * self.head
+
+    def layers_in(self, free: int, *, first: bool, last: bool) -> int:
+        """How many layers fit; 0 if not even the ends do."""
+        return max(0, floor((free - self.of_stage(0, first=first, last=last)) / max(1, self.layer)))
+
+
+def demand(card: Card, candidate: Candidate, precision: str = "auto") -> Demand:
+    dense = precision == "dequantise" or (precision == "auto" and candidate.dense)
+    factor = card.dense_factor if dense else 1.0
+    reserve = card.kv_bytes_per_token * min(card.context_length, KV_RESERVE_TOKENS)
+    return Demand(
+        layer=int(card.layer_bytes * factor) + reserve,
+        embedding=int(card.embedding_bytes * factor),
+        head=int(card.head_bytes * factor),
+    )
+
+
+def plan(
+    card: Card, candidates: Sequence[Candidate], *, min_stages: int = 1, precision: str = "auto"
+) -> tuple[StagePlan, ...]:
+    """The stages in order, one machine each.
+
+    Raises InvalidRequestError if that many stages can't be made of the machines or layers there are, and
+    InsufficientMemoryError, with what is needed and free on each machine, if the model fits on no number of them.
+    """
+    _check_stages(card, candidates, min_stages)
+    room = Room(card, candidates, precision)
+    for count in range(max(1, min_stages), min(len(candidates), card.layers) + 1):
+        if room.holds(count, ()):
+            return room.share_out(room.choose(count))
+    raise InsufficientMemoryError(_explain(card, candidates, precision, min_stages), retry_after_s=60)
+
+
+class Room:
+    """How many layers each machine holds as first, middle, last or only stage, and what can be made of that."""
+
+    def __init__(self, card: Card, candidates: Sequence[Candidate], precision: str) -> None:
+        self._card = card
+        self._machines = sorted(candidates, key=by_preference)
+        self._demands = [demand(card, each, precision) for each in self._machines]
+
+    def holds(self, count: int, chosen: Sequence[int]) -> bool:
+        """Whether ``count`` machines, ``chosen`` among them, can hold all layers with at least one each."""
+        return self._best_ends(count, chosen, range(len(self._machines))) is not None
+
+    def choose(self, count: int) -> list[int]:
+        """Machines in order of preference, as long as the others can still hold the rest; then in the order of the ring."""
+        chosen: list[int] = []
+        for machine in range(len(self._machines)):
+            if len(chosen) < count and self.holds(count, [*chosen, machine]):
+                chosen.append(machine)
+        first, last = self._best_ends(count, chosen, chosen) or (chosen[0], chosen[-1])
+        middle = [each for each in chosen if each not in (first, last)]
+        return [first, *middle, *([last] if last != first else [])]
+
+    def share_out(self, ring: Sequence[int]) -> tuple[StagePlan, ...]:
+        """Layers in proportion to what each stage holds, by the method of the largest remainder."""
+        ends = [(rank == 0, rank == len(ring) - 1) for rank in range(len(ring))]
+        capacities = [self._capacity(machine, *end) for machine, end in zip(ring, ends, strict=True)]
+        stages: list[StagePlan] = []
+        start = 0
+        for machine, (first, last), layers in zip(ring, ends, proportional(self._card.layers, capacities), strict=True):
+            reserved = self._demands[machine].of_stage(layers, first=first, last=last)
+            stages.append(StagePlan(self._machines[machine].peer, start, start + layers, reserved))
+            start += layers
+        return tuple(stages)
+
+    def _capacity(self, machine: int, first: bool, last: bool) -> int:
+        return self._demands[machine].layers_in(self._machines[machine].free, first=first, last=last)
+
+    def _best_ends(self, count: int, chosen: Sequence[int], pool: Iterable[int]) -> tuple[int, int] | None:
+        """The most preferred first and last machine with which everything fits; for one stage the same machine twice."""
+        pool = list(pool)
+        pairs = [(each, each) for each in pool] if count == 1 else permutations(pool, 2)
+        return next((pair for pair in pairs if self._fits(count, chosen, pool, pair)), None)
+
+    def _fits(self, count: int, chosen: Sequence[int], pool: Sequence[int], ends: tuple[int, int]) -> bool:
+        first, last = ends
+        if first == last:
+            return set(chosen) <= {first} and self._capacity(first, True, True) >= self._card.layers
+        fixed = [each for each in chosen if each not in ends]
+        spare = sorted(
+            (self._capacity(each, False, False) for each in pool if each not in (*ends, *fixed)), reverse=True
+        )
+        wanted = count - 2 - len(fixed)
+        if wanted < 0 or len(spare) < wanted:
+            return False
+        held = [self._capacity(first, True, False), self._capacity(last, False, True)]
+        held += [self._capacity(each, False, False) for each in fixed] + spare[:wanted]
+        return min(held) >= 1 and sum(held) >= self._card.layers
+
+
+def proportional(total: int, capacities: Sequence[int]) -> list[int]:
+    """Split ``total`` in proportion to the capacities; each part is at least 1 and at most its capacity."""
+    whole = sum(capacities)
+    shares = [max(1, total * each // whole) for each in capacities]
+    by_remainder = sorted(range(len(capacities)), key=lambda index: (-(total * capacities[index] % whole), index))
+    for index in by_remainder:
+        if sum(shares) < total and shares[index] < capacities[index]:
+            shares[index] += 1
+    while sum(shares) > total:
+        shares[shares.index(max(shares))] -= 1
+    return shares
+
+
+def _check_stages(card: Card, candidates: Sequence[Candidate], min_stages: int) -> None:
+    if min_stages < 1:
+        raise InvalidRequestError(f"min_stages must be at least 1, not {min_stages}", param="min_stages")
+    if min_stages > len(candidates):
+        there = f"{len(candidates)} node{'' if len(candidates) == 1 else 's'}"
+        message = f"min_stages is {min_stages}, but the cluster has {there}; add machines or ask for fewer stages"
+        raise InvalidRequestError(message, param="min_stages")
+    if min_stages > card.layers:
+        message = f"min_stages is {min_stages}, but {card.id} has only {card.layers} layers"
+        raise InvalidRequestError(message, param="min_stages")
+
+
+def _explain(card: Card, candidates: Sequence[Candidate], precision: str, min_stages: int) -> str:
+    lines = [
+        f"{each.name}: needs {_size(demand(card, each, precision).of_stage(card.layers, first=True, last=True))} "
+        f"for the whole model, {_size(each.free)} of {_size(each.budget)} free"
+        for each in candidates
+    ]
+    tokens = min(card.context_length, KV_RESERVE_TOKENS)
+    split = f" in at least {min_stages} stages" if min_stages > 1 else ""
+    return (
+        f"{card.id} does not fit{split}, with room for {tokens} tokens of conversation ({'; '.join(lines) or 'no nodes'}). "
+        "Delete another model, raise --memory, or add a machine."
+    )
+
+
+def _size(number: int) -> str:
+    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{max(number, 0) / 1e6:.0f} MB"

@@ -1,0 +1,104 @@
+"""The leader's payload as a value: placing, deleting, merging what several leaders hold (DESIGN 9.1, 9.2). All pure."""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+from attrs import evolve
+
+from p2pexo.cluster.facts import Deletion, Placements, Trouble
+from p2pexo.cluster.observed import read_placements
+from p2pexo.generation.codec import encode
+from p2pexo.ring.plan import Epoch, Placement, StagePlan
+
+
+def merge_payloads(payloads: Sequence[bytes]) -> bytes:
+    """One payload out of those of several claims: the union by placement id. The highest epoch wins; a deletion beats all."""
+    return encode(merge([read_placements(payload) for payload in payloads]))
+
+
+def merge(several: Sequence[Placements]) -> Placements:
+    deletions = {each.placement_id: each for one in several for each in one.deletions}
+    placements = _newest(each for one in several for each in one.placements)
+    troubles = {each.placement_id: each for one in several for each in one.troubles}
+    return Placements(
+        placements=[each for each in placements if each.id not in deletions],
+        deletions=sorted(deletions.values(), key=lambda each: each.placement_id),
+        next_count=max((one.next_count for one in several), default=1),
+        troubles=[each for each in troubles.values() if each.placement_id not in deletions],
+    )
+
+
+def adopt(placements: Placements, reported: Iterable[Placement]) -> Placements:
+    """Take in placements that workers report as running and the payload lacks, unless they were deleted."""
+    known = {each.id: each.epoch for each in placements.placements}
+    deleted = {each.placement_id for each in placements.deletions}
+    newer = [
+        each for each in reported if each.id not in deleted and (each.id not in known or known[each.id] < each.epoch)
+    ]
+    return evolve(placements, placements=_newest([*placements.placements, *newer])) if newer else placements
+
+
+def add(placements: Placements, placement: Placement) -> Placements:
+    return evolve(placements, placements=(*placements.placements, placement), next_count=placements.next_count + 1)
+
+
+def replace(placements: Placements, placement: Placement, stages: Sequence[StagePlan], epoch: Epoch) -> Placements:
+    """The same placement on other machines, or on the same ones again, under a raised epoch."""
+    renewed = evolve(placement, stages=tuple(stages), epoch=epoch)
+    return evolve(
+        placements,
+        placements=[renewed if each.id == placement.id else each for each in placements.placements],
+        next_count=placements.next_count + 1,
+        troubles=_without(placements.troubles, placement.id),
+    )
+
+
+def claim_for_user(placements: Placements, placement: Placement) -> Placements:
+    """From now on a person's own, so that it is never evicted."""
+    if placement.by_user:
+        return placements
+    kept = evolve(placement, by_user=True)
+    return evolve(placements, placements=[kept if each.id == kept.id else each for each in placements.placements])
+
+
+def delete(placements: Placements, deletion: Deletion) -> Placements:
+    return evolve(
+        placements,
+        placements=[each for each in placements.placements if each.id != deletion.placement_id],
+        deletions=(*(each for each in placements.deletions if each.placement_id != deletion.placement_id), deletion),
+        troubles=_without(placements.troubles, deletion.placement_id),
+    )
+
+
+def report_trouble(placements: Placements, trouble: Trouble) -> Placements:
+    if placements.trouble_of(trouble.placement_id) == trouble:
+        return placements
+    return evolve(placements, troubles=(*_without(placements.troubles, trouble.placement_id), trouble))
+
+
+def end_trouble(placements: Placements, placement_id: str) -> Placements:
+    if placements.trouble_of(placement_id) is None:
+        return placements
+    return evolve(placements, troubles=_without(placements.troubles, placement_id))
+
+
+def placement_id(model: str, revision: str, epoch: Epoch) -> str:
+    """Unique since the first epoch of a placement is; the same for all who compute it."""
+    return sha256(f"{model}@{revision}#{epoch.term}.{epoch.count}.{epoch.leader}".encode()).hexdigest()[:10]
+
+
+def was_formed_anew(placement: Placement) -> bool:
+    """True once the placement has had an epoch after its first."""
+    return placement.id != placement_id(placement.model, placement.revision, placement.epoch)
+
+
+def _newest(placements: Iterable[Placement]) -> list[Placement]:
+    newest: dict[str, Placement] = {}
+    for each in placements:
+        if each.id not in newest or newest[each.id].epoch < each.epoch:
+            newest[each.id] = each
+    return list(newest.values())
+
+
+def _without(troubles: Iterable[Trouble], placement_id: str) -> tuple[Trouble, ...]:
+    return tuple(each for each in troubles if each.placement_id != placement_id)
