@@ -1,0 +1,19 @@
+"""Server-sent events: the two lines that all clients understand, data and comments."""
+
+MEDIA_TYPE = "text/event-stream; charset=utf-8"
+
+STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+"""Keep proxies from holding the stream back."""
+
+
+def data(payload: bytes) -> bytes:
+    """One event. ``payload`` holds no line break."""
+    return b"data: " + payload + b"\n\n"
+
+
+def comment(text: str) -> bytes:
+    """A line that clients skip; shows people and proxies that the stream is alive."""
+    return b": " + " ".join(text.split()).encode() + b"\n\n"
+
+
+KEEP_ALIVE = comment("keep-alive")
