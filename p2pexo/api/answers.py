@@ -1,0 +1,113 @@
+"""A running answer: the events of one generation, pumped by a task of its own, always with an end that tells the truth."""
+
+from collections.abc import AsyncIterator
+from math import inf
+
+import structlog
+import trio
+from attrs import define, field
+
+from p2pexo.api.backend import Generator
+from p2pexo.api.lifetime import Lifetime
+from p2pexo.generation.errors import EngineError, ErrorReport, GenerationError, UnavailableError
+from p2pexo.generation.events import Delta, Event, Failed, Finished
+from p2pexo.generation.request import Request
+
+log = structlog.get_logger(__name__)
+
+BUFFERED_EVENTS = 64
+"""Events a slow client may lag behind. Raise it and a stalled client holds more memory; lower it and fewer tokens share a write."""
+
+_STOPPING = UnavailableError("this node is stopping; the answer is not complete").report()
+_UNFINISHED = EngineError("the answer broke off before its end").report()
+
+
+def is_token(event: Event) -> bool:
+    """Whether this event settles the status of the answer: something was produced, or it is over."""
+    return isinstance(event, Delta | Finished | Failed)
+
+
+def is_last(event: Event) -> bool:
+    return isinstance(event, Finished | Failed)
+
+
+@define
+class Answer:
+    """The events of one answer. The last one is always ``Finished`` or ``Failed``."""
+
+    _events: trio.MemoryReceiveChannel[Event]
+    _held: list[Event] = field(factory=list[Event], init=False)
+
+    async def hold(self, seconds: float) -> None:
+        """Wait for the first token or the end, at most ``seconds``. What comes meanwhile is kept for ``receive``."""
+        with trio.move_on_after(seconds):
+            while not self._held or not is_token(self._held[-1]):
+                self._held.append(await self._events.receive())
+
+    @property
+    def failure(self) -> ErrorReport | None:
+        """Why the answer has failed, if that is known already and not yet received."""
+        last = self._held[-1] if self._held else None
+        return last.error if isinstance(last, Failed) else None
+
+    async def receive(self, seconds: float = inf) -> list[Event]:
+        """All events that are ready, at least one; an empty list after ``seconds`` without one."""
+        ready, self._held = self._held, []
+        if not ready:
+            with trio.move_on_after(seconds):
+                ready.append(await self._events.receive())
+        while ready and not is_last(ready[-1]):
+            try:
+                ready.append(self._events.receive_nowait())
+            except trio.WouldBlock:
+                break
+        return ready
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while True:
+            for event in await self.receive():
+                yield event
+                if is_last(event):
+                    return
+
+
+def start_answer(generator: Generator, request: Request, lifetime: Lifetime) -> Answer:
+    """Begin to generate in a task of the HTTP request, so that it is cancelled when the client goes away."""
+    send, receive = trio.open_memory_channel[Event](BUFFERED_EVENTS)
+    lifetime.nursery.start_soon(_pump, generator, request, lifetime.stopping, send)
+    return Answer(receive)
+
+
+async def _pump(
+    generator: Generator, request: Request, stopping: trio.Event, events: trio.MemorySendChannel[Event]
+) -> None:
+    ended = False
+    failure = _UNFINISHED
+    with events:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_when, stopping, nursery.cancel_scope)
+            try:
+                ended = await _forward(generator, request, events)
+            except GenerationError as error:
+                failure = error.report()
+            except Exception:
+                log.exception("generation failed", request=request.id)
+                failure = GenerationError("something went wrong inside this node; its log says what").report()
+            nursery.cancel_scope.cancel()
+        if not ended:
+            await events.send(Failed(_STOPPING if stopping.is_set() else failure))
+
+
+async def _forward(generator: Generator, request: Request, events: trio.MemorySendChannel[Event]) -> bool:
+    """Whether the answer came to its end."""
+    async with generator.generate(request) as incoming:
+        async for event in incoming:
+            await events.send(event)
+            if is_last(event):
+                return True
+    return False
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
