@@ -1,0 +1,1 @@
+"""The page that shows the cluster and lets one try a model: static files, served by the API."""
