@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from p2pexo.cli.client import Client, Target
-from p2pexo.cli.tables import state_text
+from p2pexo.cli.tables import add_row, new_table, state_text
 from p2pexo.cluster.snapshot import ClusterSnapshot
 
 _DEFAULT_TARGET = Target()
@@ -17,11 +17,9 @@ def models(*, target: Target = _DEFAULT_TARGET) -> None:
 
 
 def models_table(ids: tuple[str, ...], snapshot: ClusterSnapshot) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("Model", "State", "Files on"):
-        table.add_column(column, overflow="fold")
+    table = new_table("Model", "State", "Files on")
     states = {placement.model: placement.state for placement in snapshot.placements}
     for model in ids:
         holders = [member.name for member in snapshot.members if model in member.models]
-        table.add_row(model, state_text(states.get(model, "")), ", ".join(holders))
+        add_row(table, model, state_text(states.get(model, "")), ", ".join(holders))
     return table

@@ -33,9 +33,10 @@ def _headline(snapshot: ClusterSnapshot) -> Text:
 
 
 def members_table(members: tuple[MemberView, ...]) -> Table:
-    table = _table("Node", "State", "Machine", "Device", "Memory for models", "API")
+    table = new_table("Node", "State", "Machine", "Device", "Memory for models", "API")
     for member in members:
-        table.add_row(
+        add_row(
+            table,
             Text.assemble((member.name, "bold" if member.is_me else ""), (" *" if member.is_leader else "", "cyan")),
             state_text(member.state),
             member.machine,
@@ -50,11 +51,12 @@ def members_table(members: tuple[MemberView, ...]) -> Table:
 
 def ring_table(placement: PlacementView) -> Table:
     """The stages of one model, in the order in which a token passes them."""
-    table = _table(
+    table = new_table(
         "Stage", "Node", "Layers", "State", "Weights", "Process", "Listens at", "Link to the next", "Computes on"
     )
     for stage in placement.stages:
-        table.add_row(
+        add_row(
+            table,
             str(stage.rank),
             stage.node,
             layers(stage),
@@ -92,8 +94,13 @@ def _stage_state(stage: StageView) -> Text:
     return text
 
 
-def _table(*columns: str) -> Table:
+def new_table(*columns: str) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0), title_style="")
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
+
+
+def add_row(table: Table, *cells: str | Text) -> None:
+    """Names come from other machines: they are shown as they are, never read as markup."""
+    table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))

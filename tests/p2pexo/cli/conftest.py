@@ -63,9 +63,9 @@ def make_placement(state: str = "ready", stages: int = 3, **changes: Any) -> Pla
     return evolve(placement, **changes)
 
 
-def make_snapshot(members: int = 3, *placements: PlacementView, **changes: Any) -> ClusterSnapshot:
-    views = tuple(make_member(number + 1) for number in range(members))
-    snapshot = ClusterSnapshot("desk", "peer-1", "peer-1" if members else None, 1, False, views, placements)
+def make_snapshot(count: int = 3, *placements: PlacementView, **changes: Any) -> ClusterSnapshot:
+    views = tuple(make_member(number + 1) for number in range(count))
+    snapshot = ClusterSnapshot("desk", "peer-1", "peer-1" if count else None, 1, False, views, placements)
     return evolve(snapshot, **changes)
 
 

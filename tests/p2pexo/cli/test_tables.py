@@ -1,0 +1,87 @@
+import io
+import json
+
+import pytest
+from rich.console import Console, RenderableType
+
+from p2pexo.cli import status
+from p2pexo.cli.client import Client
+from p2pexo.cli.models import models_table
+from p2pexo.cli.tables import cluster_tables
+
+
+def rendered(renderable: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(renderable)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_status_shows_members_leader_and_rings(make):
+    shown = rendered(cluster_tables(make.snapshot(3, make.placement())))
+    lines = shown.splitlines()
+    assert lines[0] == "Cluster desk: 3 nodes, led by node-1 (term 1)"
+    assert "node-1 *" in shown
+    assert "100 MB of 5.6 GB" in shown
+    ring = [line.split() for line in lines if line.startswith(("0 ", "1 ", "2 "))]
+    assert [row[:4] for row in ring] == [
+        ["0", "node-1", "0-9", "ready"],
+        ["1", "node-2", "10-19", "ready"],
+        ["2", "node-3", "20-29", "ready"],
+    ]
+    assert "127.0.0.1:40001" in shown
+    assert "tls 127.0.0.1:40002" in shown
+
+
+def test_a_stage_that_loads_shows_how_far_it_is(make):
+    assert "loading 40%" in rendered(cluster_tables(make.snapshot(3, make.placement("loading"))))
+
+
+def test_what_failed_says_why(make):
+    placement = make.placement("failed", reason="the file x.safetensors is cut short")
+    assert "the file x.safetensors is cut short" in rendered(cluster_tables(make.snapshot(3, placement)))
+
+
+def test_an_empty_cluster_says_how_to_go_on(make):
+    assert "p2pexo place MODEL" in rendered(cluster_tables(make.snapshot(1)))
+
+
+def test_an_open_cluster_without_a_leader_says_so_and_warnings_are_shown(make):
+    shown = rendered(cluster_tables(make.snapshot(0, open=True, leader=None, warnings=("another cluster is near",))))
+    assert "0 nodes, without a leader; open, anyone can join" in shown
+    assert "! another cluster is near" in shown
+
+
+def test_names_are_not_read_as_markup(make):
+    member = make.member(1, name="[red]x[/red]", machine="[link=evil]")
+    shown = rendered(cluster_tables(make.snapshot(1, members=(member,))))
+    assert "[red]x[/red]" in shown
+    assert "[link=evil]" in shown
+
+
+def test_models_show_where_their_files_are_and_what_is_loaded(make):
+    members = (make.member(1, models=("owner/model",)), make.member(2, models=("owner/model",)))
+    shown = rendered(models_table(("owner/model", "a/b"), make.snapshot(2, make.placement(), members=members)))
+    assert ["owner/model", "ready", "node-1,", "node-2"] in [line.split() for line in shown.splitlines()]
+
+
+def test_status_as_json_is_one_object(make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(Client, "cluster", lambda self: make.snapshot(3, make.placement()))
+    status.status(json=True)
+    assert json.loads(capsys.readouterr().out)["cluster"] == "desk"
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_a_watch_ends_quietly_with_ctrl_c(
+    make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], json: bool
+):
+    pauses = iter([None, None])
+
+    def pause(seconds: float) -> None:
+        if next(pauses, "over") == "over":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "cluster", lambda self: make.snapshot(1))
+    monkeypatch.setattr(status.time, "sleep", pause)
+    status.status(watch=True, json=json)
+    assert capsys.readouterr().out.count("desk") == 3
