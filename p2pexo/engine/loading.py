@@ -31,19 +31,25 @@ def load_layers(
     Raises ModelFilesError when files are missing, cut or don't fit the config, and UnsupportedModelError.
     """
     files = ModelDirectory(directory)
-    config = files.config
-    family = build(config)
-    weights = _lazy_weights(files, family.model)
-    family.keep(first_layer, end_layer)
-    _quantise(family.model, config, weights)
-    family.model.load_weights(list(_fitting(family.model, weights, files).items()))
+    family = _lazy_layers(files, first_layer, end_layer)
     gpu = on_gpu()
     chosen = choose_precision(
         precision, gpu=gpu, dense_bytes=_dense_bytes(family.model), free_bytes=psutil.virtual_memory().available
     )
     apply_precision(family.model, chosen, gpu=gpu)
     _evaluate(family, progress, gpu=gpu)
-    return family, config
+    return family, files.config
+
+
+def _lazy_layers(files: ModelDirectory, first_layer: int, end_layer: int) -> Family:
+    """The layers with their weights still in the files. No other reference to the weights is left, so that quantised
+    ones are freed as soon as their dense form is there."""
+    family = build(files.config)
+    weights = _lazy_weights(files, family.model)
+    family.keep(first_layer, end_layer)
+    _quantise(family.model, files.config, weights)
+    family.model.load_weights(list(_fitting(family.model, weights, files).items()))
+    return family
 
 
 def _lazy_weights(files: ModelDirectory, model: Any) -> dict[str, mx.array]:

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from p2pexo.engine.control_tokens import ControlTokens
 from p2pexo.engine.template import ChatTemplate, read_template
 from p2pexo.generation.request import Message, Role, ToolCall
-from p2pexo.models.directory import ModelDirectory, ModelFilesError, read_json
+from p2pexo.models.directory import ModelFilesError, context_length, read_json
 
 
 class TextModel:
@@ -33,16 +33,16 @@ class TextModel:
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Raises ModelFilesError. A template that is missing or broken is an error of each request, not of loading."""
-        files = ModelDirectory(directory)
+        config = read_json(directory / "config.json")
         tokenizer = _read_tokenizer(directory / "tokenizer.json")
         settings = _optional_json(directory / "tokenizer_config.json")
         marks = {name: _mark(settings.get(name)) for name in ("bos_token", "eos_token")}
-        configs = (files.config, _optional_json(directory / "generation_config.json"))
+        configs = (config, _optional_json(directory / "generation_config.json"))
         return cls(
             tokenizer,
             ChatTemplate(read_template(directory, settings), **marks),
             end_tokens=_end_tokens(tokenizer, marks["eos_token"], configs),
-            context_length=files.context_length,
+            context_length=context_length(config),
         )
 
     def prompt_tokens(self, messages: Sequence[Message]) -> list[int]:

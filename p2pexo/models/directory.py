@@ -43,14 +43,6 @@ class ModelDirectory:
     def config(self) -> dict[str, Any]:
         return read_json(self.path / "config.json")
 
-    @property
-    def context_length(self) -> int:
-        """Tokens, prompt and answer together. Raises ModelFilesError if the config does not say."""
-        length = self.config.get("max_position_embeddings")
-        if not isinstance(length, int) or length < 1:
-            raise ModelFilesError(f"{self.path / 'config.json'} says no max_position_embeddings, but {length!r}")
-        return length
-
     @cached_property
     def shards(self) -> tuple[str, ...]:
         """The weight files: those the index names, else the only one. Any other file beside them is not looked at."""
@@ -76,6 +68,16 @@ class ModelDirectory:
         for name, shard in cast(dict[str, str], read_json(index)["weight_map"]).items():
             if name not in found or found[name].file != shard:
                 raise ModelFilesError(f"{self.path / shard} lacks the tensor {name!r} that the index says it holds")
+
+
+def context_length(config: Mapping[str, Any]) -> int:
+    """Tokens, prompt and answer together. Raises ModelFilesError if the config does not say."""
+    length = config.get("max_position_embeddings")
+    if not isinstance(length, int) or length < 1:
+        raise ModelFilesError(
+            f"config.json says max_position_embeddings is {length!r}; a model needs a positive number there"
+        )
+    return length
 
 
 def read_json(path: Path) -> dict[str, Any]:

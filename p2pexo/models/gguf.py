@@ -10,7 +10,6 @@ same bytes. Run it as ``python -m p2pexo.models.gguf FILE DIRECTORY`` to keep ML
 import importlib.util
 import json
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -78,7 +77,7 @@ def embedded_gguf() -> Path:
 
 
 def import_gguf(gguf: Path, directory: Path) -> None:
-    """Write the model directory for a GGUF file. It appears whole or not at all; an existing one is replaced.
+    """Write the model directory for a GGUF file. It appears whole or not at all; one that is there already stays.
 
     Raises GgufError when the architecture, the tokenizer or a tensor is of a kind that isn't supported.
     """
@@ -90,9 +89,11 @@ def import_gguf(gguf: Path, directory: Path) -> None:
         work.mkdir()
         metadata = _write_weights(gguf, work)
         write_tokenizer(metadata, work)
-        if directory.exists():
-            shutil.rmtree(directory)
-        work.rename(directory)
+        try:
+            work.rename(directory)
+        except OSError:
+            if not directory.is_dir():
+                raise
 
 
 def _write_weights(gguf: Path, directory: Path) -> Metadata:
