@@ -21,6 +21,7 @@ from libp2p.io import msgio
 from libp2p.io import utils as io_utils
 from libp2p.io.abc import Reader, ReadWriteCloser
 from libp2p.io.exceptions import ConnectionClosedError, IncompleteReadError, MessageTooLarge
+from libp2p.network.auto_connector import AutoConnector
 from libp2p.network.connection import swarm_connection
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.network.connection.swarm_connection import SwarmConn
@@ -207,6 +208,10 @@ def remember_no_messages(self: GossipSub, msg: object) -> bool:
     return True
 
 
+async def connect_to_nobody(self: AutoConnector) -> None:
+    """Stock: dials whoever is in the address book, again and again. Here only the overlay decides who is dialled."""
+
+
 class LongerRpcQueue(rpc_queue.RpcQueue):
     """Stock: 32 messages may wait for a peer, so a burst is lost without an error."""
 
@@ -246,6 +251,7 @@ REPAIRS = (
     Repair(GossipSub, "_check_equivocation", remember_no_messages),
     Repair(pubsub, "RpcQueue", LongerRpcQueue),
     Repair(pubsub, "SUBSCRIPTION_CHANNEL_SIZE", SUBSCRIPTION_QUEUE_SIZE),
+    Repair(AutoConnector, "maybe_connect", connect_to_nobody),
     Repair(tcp, "_set_reuse_flags", share_no_port),
     # Stock: logs through the root logger, whose first use puts a handler on stderr behind the application's back.
     Repair(swarm_connection, "logging", logging.getLogger(swarm_connection.__name__)),
@@ -255,6 +261,7 @@ REPAIRS = (
 # at error level what is every day's business here: a peer that is gone, a dial that failed.
 _NOISY_LOGGERS = (
     "host.basic_host",
+    "network.connection.swarm_connection",
     "network.swarm",
     "protocol_muxer.multiselect_client",
     "stream_muxer.yamux.yamux",
