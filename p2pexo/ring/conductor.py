@@ -1,0 +1,148 @@
+"""Stage 0's part of the work: requests in, batches out; results in, events out. One thread, no I/O of its own."""
+
+import time
+from collections.abc import Callable
+
+import structlog
+from attrs import define, evolve, field
+
+from p2pexo.engine.answer import Answer
+from p2pexo.engine.batch import Batch, BatchResult, SequenceFailure
+from p2pexo.engine.scheduler import Advance, Scheduler
+from p2pexo.generation.errors import (
+    EngineError,
+    GenerationError,
+    InvalidRequestError,
+    RingBrokenError,
+)
+from p2pexo.generation.events import Event, Failed, Finished, Progress, Started, Waiting
+from p2pexo.generation.request import Request
+from p2pexo.ring.engines import TextModel
+
+Emit = Callable[[int, Event], None]
+"""(call, event)."""
+
+_logger = structlog.get_logger(__name__)
+
+
+@define
+class _Call:
+    """A request that runs or waits."""
+
+    number: int
+    request: Request
+    answer: Answer
+    sequence: int
+    prompt_tokens: int
+    started_at: float = 0.0
+    first_token_at: float | None = None
+
+
+@define
+class Conductor:
+    _text: TextModel
+    _emit: Emit
+    _scheduler: Scheduler = field(factory=Scheduler)
+    _clock: Callable[[], float] = time.monotonic
+    _calls: dict[int, _Call] = field(factory=dict[int, _Call], init=False)
+    """By sequence."""
+
+    def submit(self, number: int, request: Request) -> None:
+        """Take a request on. Whatever is wrong with it becomes its own ``Failed`` event and nobody else's."""
+        try:
+            self._supersede(request)
+            self._enqueue(number, request)
+        except GenerationError as error:
+            self._emit(number, Failed(error.report()))
+        except Exception as error:
+            _logger.exception("a request could not be prepared", request=request.id)
+            self._emit(number, Failed(_engine_error("the request could not be prepared", error).report()))
+
+    def cancel(self, number: int) -> None:
+        """Drop a request without a further event; its caches are released with the next batch."""
+        for call in [each for each in self._calls.values() if each.number == number]:
+            self._forget(call)
+
+    def next_batch(self) -> Batch | None:
+        batch = self._scheduler.next_batch()
+        for entry in batch.entries if batch else ():
+            if entry.position == 0:
+                call = self._calls[entry.sequence]
+                call.started_at = self._clock()
+                self._emit(call.number, Started(call.prompt_tokens))
+        return batch
+
+    def apply(self, result: BatchResult) -> None:
+        for outcome in self._scheduler.apply(result):
+            call = self._calls[outcome.sequence]
+            if isinstance(outcome, SequenceFailure):
+                self._fail(call, EngineError(f"the engine failed at this request: {outcome.message}"))
+            else:
+                self._advance(call, outcome)
+
+    def fail_all(self, error: GenerationError) -> None:
+        """End every request, running or waiting; forget all sequences, as their caches are gone."""
+        for call in list(self._calls.values()):
+            self._fail(call, error)
+        self._scheduler.clear()
+
+    def _enqueue(self, number: int, request: Request) -> None:
+        prompt = tuple(self._text.prompt_tokens(request.messages))
+        if not prompt:
+            raise InvalidRequestError("the messages make an empty prompt; send at least one with text")
+        answer = Answer(request, self._text, prompt)
+        if answer.finished is not None:  # by what an earlier attempt produced
+            self._emit(number, Started(len(prompt)))
+            self._emit(number, answer.finished)
+            return
+        replayed = request.replayed_tokens
+        ahead = self._scheduler.ahead
+        sequence = self._scheduler.add(prompt + replayed, request.sampling, first_index=len(replayed))
+        self._calls[sequence] = _Call(number, request, answer, sequence, len(prompt))
+        if ahead:
+            self._emit(number, Waiting(f"requests that come first: {ahead}"))
+
+    def _supersede(self, request: Request) -> None:
+        """A higher attempt ends a lower one of the same request; a lower or equal one comes too late."""
+        for call in [each for each in self._calls.values() if each.request.id == request.id]:
+            if call.request.attempt >= request.attempt:
+                raise InvalidRequestError(
+                    f"attempt {call.request.attempt} of request {request.id} is running; send a higher one than that"
+                )
+            self._fail(call, RingBrokenError(f"superseded by attempt {request.attempt} of the same request"))
+
+    def _advance(self, call: _Call, advance: Advance) -> None:
+        if call.first_token_at is None:
+            self._emit(call.number, Progress(advance.processed, advance.total))
+        if advance.token is not None:
+            self._push(call, advance.token)
+
+    def _push(self, call: _Call, token: int) -> None:
+        if call.first_token_at is None:
+            call.first_token_at = self._clock()
+        try:
+            events = call.answer.push(token)
+        except Exception as error:
+            _logger.exception("a token could not be turned into text", request=call.request.id)
+            self._fail(call, _engine_error(f"token {token} could not be turned into text", error))
+            return
+        for event in events:
+            self._emit(call.number, self._timed(call, event) if isinstance(event, Finished) else event)
+            if isinstance(event, Finished | Failed):
+                self._forget(call)
+
+    def _timed(self, call: _Call, finished: Finished) -> Finished:
+        first_token_at = call.first_token_at or call.started_at
+        return evolve(finished, prefill_s=first_token_at - call.started_at, decode_s=self._clock() - first_token_at)
+
+    def _fail(self, call: _Call, error: GenerationError) -> None:
+        self._emit(call.number, Failed(error.report()))
+        self._forget(call)
+
+    def _forget(self, call: _Call) -> None:
+        del self._calls[call.sequence]
+        self._scheduler.remove(call.sequence)
+
+
+def _engine_error(what: str, error: Exception) -> EngineError:
+    return EngineError(f"{what}: {type(error).__name__}: {error}")

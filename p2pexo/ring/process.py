@@ -1,0 +1,98 @@
+"""A stage as a process of its own: ``python -m p2pexo.ring.process``, started by ``supervisor.StageProcess`` alone.
+
+Commands come in by standard input, reports go out by what was standard output. It ends when its owner's pipe ends,
+however the owner ended; what its neighbours see then is a closed link.
+"""
+
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+# Before the imports that take time: a Ctrl-C in the terminal reaches every process of the group, but what becomes of
+# this one is its owner's decision.
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+import structlog
+
+from p2pexo.ring.control import Command, FrameBuffer, Report, Start, StatusChanged, pack_report, unpack_command
+from p2pexo.ring.stage import StagePhase, StageStatus
+from p2pexo.ring.stage_loop import StageLoop
+
+_logger = structlog.get_logger(__name__)
+
+
+def main() -> None:
+    commands, reports = os.dup(0), os.dup(1)
+    # Whatever a library prints goes to the log, and never between two frames.
+    os.dup2(2, 1)
+    _configure_log()
+    report = _reporter(reports)
+    try:
+        _run(_read_commands(commands), report)
+    except Exception as error:
+        _logger.exception("the stage failed")
+        report(StatusChanged(StageStatus(StagePhase.FAILED, reason=f"{type(error).__name__}: {error}")))
+        # Not sys.exit: threads may be inside the engine, and there is nothing left to tidy up.
+        os._exit(1)
+
+
+def _run(commands: Iterator[Command], report: Callable[[Report], None]) -> None:
+    """Be the stage that the first command describes."""
+    inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
+    start = next(commands)
+    if not isinstance(start, Start):
+        raise TypeError(f"the first command must be Start and not {type(start).__name__}")
+    threading.Thread(target=_forward, args=(commands, inbox), name="commands", daemon=True).start()
+    StageLoop(start, inbox, report).run()
+
+
+def _forward(commands: Iterator[Command], inbox: queue.SimpleQueue[Command]) -> None:
+    """Hand the owner's commands on, and end this process with them."""
+    try:
+        for command in commands:
+            inbox.put(command)
+    finally:
+        os._exit(0)
+
+
+def _read_commands(descriptor: int) -> Iterator[Command]:
+    frames = FrameBuffer()
+    while data := os.read(descriptor, 65536):
+        for frame in frames.feed(data):
+            yield unpack_command(frame)
+
+
+def _reporter(descriptor: int) -> Callable[[Report], None]:
+    """For any thread. If nobody listens any more, the end is near and comes by the other pipe."""
+    lock = threading.Lock()
+    stream = os.fdopen(descriptor, "wb")
+
+    def report(what: Report) -> None:
+        with lock:
+            try:
+                stream.write(pack_report(what))
+                stream.flush()
+            except BrokenPipeError:
+                os._exit(0)
+
+    return report
+
+
+def _configure_log() -> None:
+    """Plain lines on standard error; the owner adds the time and which stage it was."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+if __name__ == "__main__":
+    main()

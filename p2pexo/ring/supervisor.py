@@ -1,0 +1,244 @@
+"""The node's side of a stage process: starts it, hears it, sends requests to it, and sees to its end."""
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import structlog
+import trio
+from attrs import evolve
+
+from p2pexo.generation.codec import DecodeError
+from p2pexo.generation.errors import RingBrokenError
+from p2pexo.generation.events import Event, Failed, Finished
+from p2pexo.generation.request import Request
+from p2pexo.ring.control import (
+    Cancel,
+    Command,
+    FrameBuffer,
+    Join,
+    Start,
+    StatusChanged,
+    Submit,
+    pack_command,
+    unpack_report,
+)
+from p2pexo.ring.engines import MLX_ENGINE
+from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
+
+STOP_S = 2.0
+"""How long a process may take to end by itself before it is killed."""
+_LAST_LINES = 5
+"""Lines of standard error that go into the reason of a failure."""
+_PIPE_BYTES = 65536
+
+_logger = structlog.get_logger(__name__)
+
+
+class StageProcess:
+    """One stage of one placement. ``run`` is its life; everything else works while ``run`` does."""
+
+    def __init__(
+        self,
+        spec: StageSpec,
+        *,
+        environment: Mapping[str, str] | None = None,
+        name: str = "",
+        engine: str = MLX_ENGINE,
+    ) -> None:
+        """``environment`` comes on top of this process's own; ``name`` is for the log; ``engine`` names an EngineKit."""
+        self.spec = spec
+        self._environment = dict(environment or {})
+        self._status = StageStatus(StagePhase.STARTING)
+        self._status_changed = trio.Event()
+        self._process: trio.Process | None = None
+        self._has_ended = False
+        self._commands, self._outbox = trio.open_memory_channel[Command](math.inf)
+        self._commands.send_nowait(Start(spec, engine))
+        self._calls: dict[int, trio.MemorySendChannel[Event]] = {}
+        self._next_call = 1
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._log = _logger.bind(
+            stage=name or f"{spec.placement.id}/{spec.rank}", placement=spec.placement.id, model=spec.placement.model
+        )
+
+    @property
+    def status(self) -> StageStatus:
+        return self._status
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    async def statuses(self) -> AsyncIterator[StageStatus]:
+        """The status now, then the newest after each change; ends with the process. Slow readers skip some."""
+        shown: StageStatus | None = None
+        while True:
+            changed = self._status_changed
+            if self._status is not shown:
+                shown = self._status
+                yield shown
+            elif self._has_ended:
+                return
+            else:
+                await changed.wait()
+
+    async def join(self, neighbours: Neighbours | None) -> None:
+        """Tell the stage its place in the ring of an epoch; ``status`` shows when it is linked. None: a ring of one."""
+        if (neighbours is None) != (len(self.spec.placement.stages) == 1):
+            raise ValueError(f"a stage of {len(self.spec.placement.stages)} was given the neighbours {neighbours}")
+        self._commands.send_nowait(Join(neighbours))
+        await trio.lowlevel.checkpoint()
+
+    @asynccontextmanager
+    async def generate(self, request: Request) -> AsyncGenerator[trio.MemoryReceiveChannel[Event]]:
+        """The events of a request, on stage 0. Leaving early cancels it. Whatever goes wrong arrives as ``Failed``."""
+        call, self._next_call = self._next_call, self._next_call + 1
+        sender, events = trio.open_memory_channel[Event](math.inf)
+        self._calls[call] = sender
+        if self._has_ended:
+            self._deliver(call, self._death())
+        else:
+            self._commands.send_nowait(Submit(call, request))
+        try:
+            yield events
+        finally:
+            events.close()
+            if self._calls.pop(call, None) is not None:
+                self._commands.send_nowait(Cancel(call))
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the child process: until it ends, which leaves the status FAILED, or until cancelled, which stops it."""
+        try:
+            self._process = process = await self._open()
+        except OSError as error:
+            self._end(f"the stage process could not be started: {error}")
+            task_status.started()
+            return
+        task_status.started()
+        self._log.info("stage process started", pid=process.pid)
+        reason = "it was stopped"
+        try:
+            await self._attend(process)
+            reason = ""
+        finally:
+            with trio.CancelScope(shield=True):
+                await _stop(process)
+            self._end(reason or self._reason_of_death(process))
+
+    async def _open(self) -> trio.Process:
+        return await trio.lowlevel.open_process(
+            # -P: no module is taken from the folder that the node happens to run in.
+            [sys.executable, "-P", "-m", "p2pexo.ring.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **self._environment},
+        )
+
+    async def _attend(self, process: trio.Process) -> None:
+        """Serve the child until it has no more to say."""
+        assert process.stdin and process.stdout and process.stderr
+        logged = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send_commands, process.stdin)
+            nursery.start_soon(self._log_lines, process.stderr, logged)
+            await self._hear(process.stdout)
+            # A compiler that the child started may hold its standard error open for longer than it lives.
+            with trio.move_on_after(1.0):
+                await logged.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _send_commands(self, stream: trio.abc.SendStream) -> None:
+        async for command in self._outbox:
+            try:
+                await stream.send_all(pack_command(command))
+            except trio.BrokenResourceError:
+                return  # it has died, which is noticed where it is heard
+
+    async def _hear(self, stream: trio.abc.ReceiveStream) -> None:
+        frames = FrameBuffer()
+        while data := await stream.receive_some(_PIPE_BYTES):
+            for frame in frames.feed(data):
+                try:
+                    report = unpack_report(frame)
+                except DecodeError as error:
+                    self._log.error(
+                        "a stage process sent what can't be understood; it will be stopped", error=str(error)
+                    )
+                    return
+                if isinstance(report, StatusChanged):
+                    self._set_status(report.status)
+                else:
+                    self._deliver(report.call, report.event)
+
+    async def _log_lines(self, stream: trio.abc.ReceiveStream, logged: trio.Event) -> None:
+        rest = b""
+        while data := await stream.receive_some(_PIPE_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self._log_line(line)
+            if len(rest) > _PIPE_BYTES:
+                self._log_line(rest)
+                rest = b""
+        self._log_line(rest)
+        logged.set()
+
+    def _log_line(self, line: bytes) -> None:
+        if text := line.decode(errors="replace").rstrip():
+            self._last_lines.append(text)
+            self._log.info("stage process says", line=text)
+
+    def _set_status(self, status: StageStatus) -> None:
+        if (status.phase, status.reason) != (self._status.phase, self._status.reason):
+            self._log.info("stage status", phase=str(status.phase), reason=status.reason)
+        self._status = status
+        self._status_changed.set()
+        self._status_changed = trio.Event()
+
+    def _deliver(self, call: int, event: Event) -> None:
+        if (events := self._calls.get(call)) is None:
+            return  # cancelled meanwhile
+        with contextlib.suppress(trio.BrokenResourceError):  # closed by its reader
+            events.send_nowait(event)
+        if isinstance(event, Finished | Failed):
+            del self._calls[call]
+            events.close()
+
+    def _end(self, reason: str) -> None:
+        """The child is gone: say so in the status, and to everyone who waits for its events."""
+        self._has_ended = True
+        self._set_status(evolve(self._status, phase=StagePhase.FAILED, reason=reason))
+        for call in list(self._calls):
+            self._deliver(call, self._death())
+
+    def _death(self) -> Failed:
+        return Failed(RingBrokenError(f"a stage process of the ring has ended: {self._status.reason}").report())
+
+    def _reason_of_death(self, process: trio.Process) -> str:
+        """The child's own word for it if it had one, else how it ended and what it said last."""
+        if self._status.phase is StagePhase.FAILED:
+            return self._status.reason
+        code = process.returncode or 0
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        said = " | ".join(self._last_lines)
+        return f"{how}; its last lines: {said}" if said else how
+
+
+async def _stop(process: trio.Process) -> None:
+    """Close its pipe, which ends it; kill it if it doesn't end in time."""
+    assert process.stdin and process.stdout and process.stderr
+    await process.stdin.aclose()
+    with trio.move_on_after(STOP_S):
+        await process.wait()
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+    await process.stdout.aclose()
+    await process.stderr.aclose()
