@@ -48,7 +48,7 @@ class Story:
     def tell(self) -> None:
         with open_display(self.console) as display:
             display.doing(f"starting {self.nodes} nodes")
-            gather(self.client, display, self.alive, self.nodes)
+            gather(self.client.cluster, display, self.alive, self.nodes)
             display.doing(f"loading {MODEL} in {self.min_stages} stages")
             placement_id = self.client.place(MODEL, min_stages=self.min_stages)
 
@@ -56,7 +56,7 @@ class Story:
                 self.alive()
                 display.show(snapshot, placement_id)
 
-            placement = follow_placement(self.client, placement_id, show, timeout_s=LOAD_S)
+            placement = follow_placement(self.client.cluster, placement_id, show, timeout_s=LOAD_S)
         self._ask()
         # Asked anew, since the processes have grown by the caches of the answer.
         self.console.print(ring_table(find_placement(self.client.cluster(), placement_id) or placement))
@@ -77,7 +77,7 @@ class Story:
 
 
 def gather(
-    client: Client,
+    look: Callable[[], ClusterSnapshot],
     display: Display,
     alive: Callable[[], None],
     nodes: int,
@@ -95,7 +95,7 @@ def gather(
         pause(POLL_S)
         alive()
         try:
-            snapshot = client.cluster()
+            snapshot = look()
         except NothingAnswersError:
             continue
         display.show(snapshot)
@@ -175,9 +175,9 @@ def _tell(story: Story, fleet: Fleet) -> None:
 
 def serve(fleet: Fleet, first: NodePlan, console: Console) -> int:
     """Until Ctrl-C. Other nodes may end, for who wants to see what happens then; without the first one nobody answers."""
-    console.print(f"Serving at http://localhost:{first.api_port} until Ctrl-C.", highlight=False, soft_wrap=True)
     known: set[str] = set()
     try:
+        console.print(f"Serving at http://localhost:{first.api_port} until Ctrl-C.", highlight=False, soft_wrap=True)
         while True:
             time.sleep(POLL_S)
             for plan, ending in fleet.ended():

@@ -82,6 +82,10 @@ class Fleet:
     def __init__(self) -> None:
         self._running: list[_Running] = []
 
+    @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        return [node.process for node in self._running]
+
     def start(self, plans: tuple[NodePlan, ...]) -> None:
         cluster, secret = f"demo-{secrets.token_hex(3)}", secrets.token_hex(32)
         environment = node_environment(os.environ, cluster, secret)

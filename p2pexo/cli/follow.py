@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 
-from p2pexo.cli.client import Client
 from p2pexo.cli.display import find_placement
 from p2pexo.cli.errors import CommandError
 from p2pexo.cluster.snapshot import ClusterSnapshot, PlacementView
@@ -14,7 +13,7 @@ APPEAR_S = 15.0
 
 
 def follow_placement(
-    client: Client,
+    look: Callable[[], ClusterSnapshot],
     placement_id: str,
     show: Callable[[ClusterSnapshot], None],
     *,
@@ -22,13 +21,13 @@ def follow_placement(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> PlacementView:
-    """The placement once it is ready; ``show`` is called with every picture on the way.
+    """The placement once it is ready; every picture that ``look`` takes on the way is given to ``show``.
 
     Raises CommandError when it failed, was deleted, or isn't ready after ``timeout_s``.
     """
     started, seen = clock(), False
     while True:
-        snapshot = client.cluster()
+        snapshot = look()
         show(snapshot)
         placement = find_placement(snapshot, placement_id)
         if placement is not None and placement.state == "ready":

@@ -45,7 +45,9 @@ def place(
             return
         with open_display(console) as display:
             display.doing(f"loading {model}")
-            placement = follow_placement(client, placement_id, lambda snapshot: display.show(snapshot, placement_id))
+            placement = follow_placement(
+                client.cluster, placement_id, lambda snapshot: display.show(snapshot, placement_id)
+            )
         console.print(ring_table(placement))
 
 

@@ -40,8 +40,8 @@ class StopSignals:
         self._stopping = True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._stopping:
-            self._at_once()
-            self._leave(EXIT_INTERRUPTED)
-        self._stopping = True
-        raise Stopped
+        if not self._stopping:
+            self._stopping = True
+            raise Stopped
+        self._at_once()
+        self._leave(EXIT_INTERRUPTED)

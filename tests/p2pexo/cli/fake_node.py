@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 BEHAVIOUR, NAME, PORT, HOME = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
-GATHERED = BEHAVIOUR != "alone"
 placed = threading.Event()
 
 
@@ -53,15 +52,15 @@ def cluster():
         "state": state,
         "reason": "",
         "by_user": True,
+        "stages": [stage(rank, state) for rank in range(3)],
     }
-    placement["stages"] = [stage(rank, state) for rank in range(3)]
     return {
         "cluster": os.environ["P2PEXO_CLUSTER"],
         "me": "peer-1",
         "leader": "peer-1",
         "term": 1,
         "open": False,
-        "members": [member(number) for number in ((1, 2, 3) if GATHERED else (1,))],
+        "members": [member(number) for number in (1, 2, 3)],
         "placements": [placement] if placed.is_set() else [],
         "warnings": [],
     }

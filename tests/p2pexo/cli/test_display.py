@@ -50,32 +50,34 @@ def show_all(display, make) -> None:
 
 
 def test_without_a_terminal_the_display_is_plain_lines_one_per_change(make):
-    console = Console(file=io.StringIO(), width=40)
+    shown = io.StringIO()
+    console = Console(file=shown, width=40)
     display = open_display(console)
     assert isinstance(display, PlainDisplay)
     show_all(display, make)
-    shown = console.file.getvalue()
-    assert "\x1b" not in shown
-    lines = shown.splitlines()
+    assert "\x1b" not in shown.getvalue()
+    lines = shown.getvalue().splitlines()
     assert len(lines) == len(set(lines)) == 11
     assert lines[0] == "starting 3 nodes"
     assert lines[-1] == "stage 2 on node-3, layers 20-29: ready, 40.0 MB of weights, process 160 MB"
 
 
 def test_on_a_terminal_there_is_one_bar_per_stage(make):
-    console = Console(file=io.StringIO(), width=120, force_terminal=True)
+    shown = io.StringIO()
+    console = Console(file=shown, width=120, force_terminal=True)
     display = open_display(console)
     assert isinstance(display, LiveDisplay)
     show_all(display, make)
-    last = console.file.getvalue().split("stage 0 on node-1")[-1]
+    last = shown.getvalue().split("stage 0 on node-1")[-1]
     assert "stage 1 on node-2, layers 10-19" in last
     assert "stage 2 on node-3, layers 20-29" in last
     assert "starting 3 nodes" not in last
 
 
 def test_a_bar_goes_when_its_stage_moves_elsewhere(make):
-    console = Console(file=io.StringIO(), width=120, force_terminal=True)
+    shown = io.StringIO()
+    console = Console(file=shown, width=120, force_terminal=True)
     with LiveDisplay(console) as display:
         display.show(make.snapshot(3, make.placement("loading", stages=3)), "p1")
         display.show(make.snapshot(2, make.placement("loading", stages=2)), "p1")
-    assert "stage 2 on node-3" not in console.file.getvalue().split("stage 0 on node-1")[-1]
+    assert "stage 2 on node-3" not in shown.getvalue().split("stage 0 on node-1")[-1]

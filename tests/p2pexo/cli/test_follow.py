@@ -10,18 +10,20 @@ from p2pexo.cluster.snapshot import ClusterSnapshot
 
 
 class Script:
-    """A client that shows one picture after the other, the last one for ever; time passes with every pause."""
+    """Shows one picture after the other, the last one for ever; time passes with every pause."""
 
     def __init__(self, snapshots: Iterable[ClusterSnapshot]) -> None:
         self._snapshots = list(snapshots)
         self.now = 0.0
 
-    def cluster(self) -> ClusterSnapshot:
+    def look(self) -> ClusterSnapshot:
         return self._snapshots.pop(0) if len(self._snapshots) > 1 else self._snapshots[0]
 
     def follow(self, **options):
         self.shown: list[ClusterSnapshot] = []
-        return follow_placement(self, "p1", self.shown.append, clock=lambda: self.now, pause=self._pause, **options)
+        return follow_placement(
+            self.look, "p1", self.shown.append, clock=lambda: self.now, pause=self._pause, **options
+        )
 
     def _pause(self, seconds: float) -> None:
         self.now += seconds

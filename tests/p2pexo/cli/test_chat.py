@@ -1,0 +1,171 @@
+import io
+import json
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from rich.console import Console
+
+from p2pexo.cli.answer import Answer, stream_answer
+from p2pexo.cli.chat import Conversation, choose_model
+from p2pexo.cli.chat_stream import ChatPiece, End, Note, Text, Usage
+from p2pexo.cli.errors import CommandError
+from p2pexo.generation.codec import encode
+
+FINISH = 'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def says(text: str) -> str:
+    return f"data: {json.dumps({'choices': [{'delta': {'content': text}}]})}\n\n"
+
+
+class FakeModel:
+    """Answers with what it was asked last, in capitals; remembers what it was sent."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[dict[str, str]]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        messages = json.loads(request.content)["messages"]
+        self.asked.append(messages)
+        if messages[-1]["content"] == "fail":
+            return httpx.Response(503, json={"error": {"message": "no ring"}})
+        return httpx.Response(200, text=says(messages[-1]["content"].upper()) + FINISH)
+
+
+def typed(*lines: str | type[BaseException]) -> Callable[[], str]:
+    """What a person types, then the end of the input."""
+    script: Iterator[str | type[BaseException]] = iter([*lines, EOFError])
+
+    def read() -> str:
+        line = next(script)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    return read
+
+
+@pytest.fixture
+def talk(client_of, capsys: pytest.CaptureFixture[str]):
+    """Hold a conversation with a fake model; what was sent to it, what the person was told, and what was written."""
+
+    def run(*lines: str | type[BaseException], handler=None, system: str | None = None, terminal: bool = True):
+        model, remarks = FakeModel(), io.StringIO()
+        console = Console(file=remarks, force_terminal=terminal, no_color=True, width=200)
+        Conversation(client_of(handler or model), "a/b", system, console).run(typed(*lines))
+        return model.asked, remarks.getvalue(), capsys.readouterr().out
+
+    return run
+
+
+def contents(messages: list[dict[str, str]]) -> list[str]:
+    return [message["content"] for message in messages]
+
+
+def test_every_question_is_sent_with_what_was_said_before(talk):
+    asked, _, written = talk("one", "two", system="be brief")
+    assert [contents(messages) for messages in asked] == [["be brief", "one"], ["be brief", "one", "ONE", "two"]]
+    assert [message["role"] for message in asked[1]] == ["system", "user", "assistant", "user"]
+    assert written == "ONE\nTWO\n"
+
+
+def test_clear_forgets_all_but_the_system_prompt(talk):
+    asked, _, _ = talk("one", "/clear", "two", system="be brief")
+    assert contents(asked[1]) == ["be brief", "two"]
+
+
+@pytest.mark.parametrize("leave", ["/exit", "/quit", "  /exit  "])
+def test_exit_leaves(talk, leave: str):
+    asked, _, _ = talk(leave, "never asked")
+    assert asked == []
+
+
+def test_empty_lines_and_unknown_commands_ask_nothing(talk):
+    asked, remarks, _ = talk("", "   ", "/what")
+    assert asked == []
+    assert "/exit" in remarks
+
+
+def test_ctrl_c_at_the_prompt_says_how_to_leave_and_goes_on(talk):
+    asked, remarks, _ = talk(KeyboardInterrupt, "one")
+    assert len(asked) == 1
+    assert "/exit" in remarks
+
+
+def test_a_failed_answer_is_told_and_forgotten(talk):
+    asked, remarks, _ = talk("one", "fail", "two")
+    assert "no ring" in remarks
+    assert contents(asked[2]) == ["one", "ONE", "two"]
+
+
+def test_in_a_pipe_a_failed_answer_ends_it_and_nothing_but_answers_is_written(talk):
+    with pytest.raises(CommandError, match="no ring"):
+        talk("fail", terminal=False)
+    _, remarks, written = talk("one", "/what", terminal=False)
+    assert (remarks, written) == ("", "ONE\n")
+
+
+def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(talk):
+    class Interrupted(httpx.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            yield says("half an ans").encode()
+            raise KeyboardInterrupt
+
+    asked: list[list[dict[str, str]]] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content)["messages"])
+        return httpx.Response(200, stream=Interrupted()) if len(asked) == 1 else httpx.Response(200, text=FINISH)
+
+    _, remarks, written = talk("one", "two", handler=handle)
+    assert "stopped" in remarks
+    assert written.startswith("half an ans\n")
+    assert contents(asked[1]) == ["one", "half an ans", "two"]
+
+
+@pytest.mark.parametrize(("placed", "chosen"), [("ready", "owner/model"), ("loading", "first/known")])
+def test_without_a_name_the_model_that_is_ready_is_chosen(client_of, make, placed: str, chosen: str):
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/models":
+            return httpx.Response(200, json={"data": [{"id": "first/known"}]})
+        return httpx.Response(200, content=encode(make.snapshot(3, make.placement(placed))))
+
+    assert choose_model(client_of(handle)) == chosen
+
+
+def ignore(text: str) -> None:
+    pass
+
+
+def measured(*pieces: tuple[float, ChatPiece]) -> Answer:
+    times = iter([at for at, _ in pieces])
+    answer = Answer(asked_at=0.0)
+    stream_answer([piece for _, piece in pieces], answer, write=ignore, note=ignore, clock=lambda: next(times))
+    return answer
+
+
+def test_speed_is_that_of_the_tokens_after_the_first():
+    answer = measured(
+        (0.5, Note("…")), (2.0, Text("a")), (3.0, Text("b")), (4.0, Text("c")), (4.5, End("stop", Usage(5, 5)))
+    )
+    assert answer.first_token_s == 2.0
+    assert answer.tokens_per_second == 2.0
+    assert answer.summary() == "5 tokens, 2.0 tokens per second, first token after 2.00 s"
+
+
+def test_an_answer_too_short_to_measure_makes_no_figures_up():
+    assert measured((1.0, Text("a")), (1.0, End("stop", Usage(5, 1)))).tokens_per_second is None
+    assert measured((1.0, Text("a")), (2.0, Text("b")), (2.0, End("stop", None))).tokens_per_second is None
+    assert measured((1.0, End("stop", Usage(5, 0)))).summary() == "0 tokens"
+
+
+def test_an_answer_that_was_cut_says_so():
+    assert measured((1.0, Text("a")), (1.0, End("length", Usage(5, 1)))).summary().endswith("cut at the length limit")
+
+
+def test_a_remark_that_repeats_is_made_once():
+    notes: list[str] = []
+    pieces = [Note("loading"), Note("loading"), Note("linking"), End("stop", None)]
+    stream_answer(pieces, Answer(asked_at=0.0), write=ignore, note=notes.append)
+    assert notes == ["loading", "linking"]
