@@ -41,8 +41,9 @@ class Assignment:
         is_last = self.rank == len(placement.stages) - 1
         return (placement.model, placement.revision, placement.precision, stage.first_layer, stage.end_layer, is_last)
 
-    def loads_the_same_as(self, other: "Assignment") -> bool:
-        return self.key == other.key and self._load == other._load
+    def can_become(self, newer: "Assignment") -> bool:
+        """Whether the process of this stage can go on as the newer one. A ring of one has no links to form anew."""
+        return self.key == newer.key and self._load == newer._load and len(newer.placement.stages) > 1
 
 
 @frozen
@@ -81,7 +82,7 @@ def difference(
     for placement in filter(ledger.accepts, placements.placements):
         wanted = {(placement.id, rank): Assignment(placement, rank) for rank in placement.ranks_of(me)}
         older = {key: each for key, each in running.items() if key[0] == placement.id and each.epoch < placement.epoch}
-        kept = [key for key, each in older.items() if key in wanted and each.loads_the_same_as(wanted[key])]
+        kept = [key for key, each in older.items() if key in wanted and each.can_become(wanted[key])]
         replaced = [key for key in older if key not in kept]
         stop += replaced
         renew += [wanted[key] for key in kept]
@@ -92,10 +93,11 @@ def difference(
 def neighbours(assignment: Assignment, cluster: Cluster, verify: Verify) -> Neighbours | None:
     """The stages beside this one, once both have told the certificates and ports of the same epoch; else None.
 
-    A certificate counts only with the signature of the peer that the placement names. For a ring of one the stage is its
-    own neighbour.
+    A certificate counts only with the signature of the peer that the placement names. A ring of one has no links.
     """
     placement, count = assignment.placement, len(assignment.placement.stages)
+    if count == 1:
+        return Neighbours(placement.epoch, "", "", ())
     previous = _introduced(placement, (assignment.rank - 1) % count, cluster, verify)
     following = _introduced(placement, (assignment.rank + 1) % count, cluster, verify)
     if previous is None or following is None:

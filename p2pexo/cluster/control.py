@@ -38,9 +38,9 @@ class Control:
         card = self.resolve_model(command.model)
         return await send_command(self._overlay, evolve(command, model=card.id, card=card))
 
-    async def delete(self, placement_id: str) -> str:
+    async def delete(self, placement_id: str) -> None:
         """Raises ModelNotFoundError if there is no such placement."""
-        return await send_command(self._overlay, DeleteCommand(placement_id))
+        await send_command(self._overlay, DeleteCommand(placement_id))
 
     def snapshot(self) -> ClusterSnapshot:
         return describe(self._overlay.view, cluster_name=self._cluster_name, open_cluster=self._open_cluster)

@@ -1,8 +1,9 @@
 """The cluster as one picture for people and programs, made from the view."""
 
+from networking.view import Member, View
 from p2pexo.cluster.facts import NodeFacts, StageFact
 from p2pexo.cluster.observed import Cluster, observe
-from p2pexo.cluster.seams import Member, View
+from p2pexo.cluster.placements import known_placements
 from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
 from p2pexo.ring.plan import Placement
 from p2pexo.ring.stage import StagePhase
@@ -25,7 +26,7 @@ def describe(view: View, *, cluster_name: str, open_cluster: bool) -> ClusterSna
             if each.peer in cluster.members
         ),
         placements=(
-            *(_placement(cluster, each) for each in cluster.placements.placements),
+            *(_placement(cluster, each) for each in known_placements(cluster)),
             *(_placement(cluster, placement, failed=reason) for placement, reason in failed),
         ),
         warnings=(*view.warnings, *_warnings(cluster)),
@@ -39,7 +40,7 @@ def _member(cluster: Cluster, member: Member) -> MemberView:
     return MemberView(
         peer=peer,
         name=node.name or peer[-8:],
-        state=str(member.state),
+        state=str(member.state.value),
         is_leader=peer == cluster.leader,
         is_me=peer == cluster.me,
         machine=node.machine,

@@ -9,7 +9,7 @@ import trio
 from attrs import evolve, frozen
 
 from networking.transport import Sign
-from p2pexo.cluster.assignments import Assignment, may_join, sign_certificate
+from p2pexo.cluster.assignments import LOADED, Assignment, may_join, sign_certificate
 from p2pexo.cluster.facts import StageFact, stage_key
 from p2pexo.cluster.seams import Overlay, Stage, StartStage
 from p2pexo.generation.codec import encode
@@ -93,7 +93,10 @@ class StageKeeper:
             self.done.set()
 
     async def _keep_up(self) -> str:
-        """Run the process, again after crashes; why it was given up in the end."""
+        """Run the process, again after crashes; why it was given up in the end.
+
+        One that couldn't even load its layers isn't started again: what is wrong with them stays wrong.
+        """
         try:
             directory = await self._fetch()
         except Exception as error:  # whatever the store, the network or the disk came up with
@@ -102,10 +105,10 @@ class StageKeeper:
         pauses = list(RESTART_PAUSES_S)
         while True:
             began = trio.current_time()
-            reason = await self._run_process(directory)
+            was_loaded, reason = await self._run_process(directory)
             if trio.current_time() - began >= STEADY_AFTER_S:
                 pauses = list(RESTART_PAUSES_S)
-            if not pauses:
+            if not was_loaded or not pauses:
                 return reason
             self._tell(StageStatus(StagePhase.STARTING, f"starts again in {pauses[0]:g} s, after: {reason}"))
             log.warning("stage starts again", **self._names(), reason=reason, pause_s=pauses[0])
@@ -124,8 +127,8 @@ class StageKeeper:
         self._around.models_changed()
         return directory
 
-    async def _run_process(self, directory: Path) -> str:
-        """One life of the process; why it ended."""
+    async def _run_process(self, directory: Path) -> tuple[bool, str]:
+        """One life of the process: whether it got its layers loaded, and why it ended."""
         spec = StageSpec(self.assignment.placement, self.assignment.rank, directory, self._around.link_hosts)
         stage = self._around.start_stage(spec)
         self._to_join, to_join = trio.open_memory_channel[Neighbours](1)
@@ -140,7 +143,7 @@ class StageKeeper:
                 nursery.cancel_scope.cancel()
         finally:
             self.stage = self._to_join = None
-        return stage.status.reason or "the stage process ended"
+        return self._status.phase in LOADED, stage.status.reason or "the stage process ended"
 
     async def _relay_statuses(self, stage: Stage) -> None:
         async for status in stage.statuses():
@@ -163,8 +166,9 @@ class StageKeeper:
 
 
 async def _join_rings(stage: Stage, to_join: trio.MemoryReceiveChannel[Neighbours]) -> None:
+    """A ring of one has no neighbours, and so no certificates."""
     async for neighbours in to_join:
-        await stage.join(neighbours)
+        await stage.join(neighbours if neighbours.previous_certificate else None)
 
 
 def _rounded(progress: float) -> float:

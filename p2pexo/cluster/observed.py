@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import structlog
 from attrs import frozen
 
+from networking.membership import MemberState
+from networking.view import Member, View
 from p2pexo.cluster.facts import MODELS_KEY, NODE_KEY, STAGE_KEY_PREFIX, ModelsFact, NodeFacts, Placements, StageFact
-from p2pexo.cluster.seams import Member, View
 from p2pexo.generation.codec import DecodeError, decode
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import Placement
@@ -42,7 +43,7 @@ class Cluster:
 
     def is_alive(self, peer: str) -> bool:
         """Live and not suspect."""
-        return peer in self.members and self.members[peer].state == "alive"
+        return peer in self.members and self.members[peer].state is MemberState.ALIVE
 
     def name_of(self, peer: str) -> str:
         return self.nodes[peer].name if peer in self.nodes else peer[-8:]
@@ -81,7 +82,7 @@ class Cluster:
 
 def observe(view: View) -> Cluster:
     """Decode what the live members tell. Facts that can't be read (a newer version's) are logged once and left out."""
-    members = {str(member.peer): member for member in view.members if member.state in ("alive", "suspect")}
+    members = {str(member.peer): member for member in view.members}
     documents = {peer: view.facts.get(member.peer, {}) for peer, member in members.items()}
     return Cluster(
         me=str(view.me),

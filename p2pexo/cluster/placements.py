@@ -6,7 +6,7 @@ from hashlib import sha256
 from attrs import evolve
 
 from p2pexo.cluster.facts import Deletion, Placements, Trouble
-from p2pexo.cluster.observed import read_placements
+from p2pexo.cluster.observed import Cluster, read_placements
 from p2pexo.generation.codec import encode
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 
@@ -36,6 +36,11 @@ def adopt(placements: Placements, reported: Iterable[Placement]) -> Placements:
         each for each in reported if each.id not in deleted and (each.id not in known or known[each.id] < each.epoch)
     ]
     return evolve(placements, placements=_newest([*placements.placements, *newer])) if newer else placements
+
+
+def known_placements(cluster: Cluster) -> tuple[Placement, ...]:
+    """What the leader says is placed and what workers report: while nobody leads, rings are still there."""
+    return adopt(cluster.placements, (fact.placement for fact in cluster.stages.values())).placements
 
 
 def add(placements: Placements, placement: Placement) -> Placements:

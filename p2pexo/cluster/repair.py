@@ -25,6 +25,10 @@ model that can't run says so sooner."""
 FIRST_PAUSE_S = 1.0
 """After the first try; doubled with each further one. Raise it and a cluster in trouble is calmer; lower it and it is back sooner."""
 
+LINK_WITHIN_S = 15.0
+"""How long loaded stages may take to link before the ring is formed anew. Raise it and slow networks get more time; lower it
+and a stage that was restarted while others waited for it is noticed sooner."""
+
 STEADY_AFTER_S = 30.0
 """How long a ring must be ready to count as mended. Raise it and a ring that breaks again and again is given up sooner."""
 
@@ -41,6 +45,8 @@ class Trial:
     tries: int = 0
     not_before: float = -inf
     ready_since: float | None = None
+    loaded_since: float | None = None
+    """Since when all stages have been loaded without being ready."""
 
 
 @frozen
@@ -76,7 +82,7 @@ class Moment:
 
 def decide(cluster: Cluster, memory: Memory, at: Moment) -> Decision:
     """The placements that the leader should hold, given what its cluster shows. Changes nothing where nothing is wrong."""
-    placements = edit.adopt(cluster.placements, (fact.placement for fact in cluster.stages.values()))
+    placements = evolve(cluster.placements, placements=edit.known_placements(cluster))
     placements, seen, wake_at = _forget_old_deletions(placements, memory.deletions_seen, at.now)
     trials: dict[str, Trial] = {}
     for placement in placements.placements:
@@ -91,9 +97,10 @@ def decide(cluster: Cluster, memory: Memory, at: Moment) -> Decision:
 def _tend(cluster: Cluster, placement: Placement, trial: Trial, at: Moment) -> tuple[Placements, Trial, float]:
     """One placement: leave it, form it anew, say why that isn't possible yet, or give it up."""
     placements = cluster.placements
-    fault = find_fault(cluster, placement)
+    trial = _timed(trial, cluster, placement, at.now)
+    fault = find_fault(cluster, placement) or _find_delay(trial, at.now)
     if fault is None:
-        trial, next_look = _steadied(trial, cluster.is_ready(placement), at.now)
+        trial, next_look = _steadied(trial, at.now)
         return edit.end_trouble(placements, placement.id), trial, next_look
     if at.now < trial.not_before:
         return placements, trial, trial.not_before
@@ -127,14 +134,24 @@ def find_fault(cluster: Cluster, placement: Placement) -> Fault | None:
 
 def _find_broken_link(cluster: Cluster, placement: Placement) -> Fault | None:
     """Only once all stages are loaded: until then the ring isn't closed anyway."""
-    facts = [cluster.stage(placement, rank) for rank in range(len(placement.stages))]
-    settled = all(fact is not None and fact.status.phase in LOADED for fact in facts)
-    if not settled:
+    if not is_loaded(cluster, placement):
         return None
-    for rank, fact in enumerate(facts):
+    for rank in range(len(placement.stages)):
+        fact = cluster.stage(placement, rank)
         if fact and fact.status.phase is StagePhase.BROKEN and fact.status.epoch == placement.epoch:
             return Fault(f"stage {rank} on {_host(cluster, placement, rank)} lost a link: {fact.status.reason}")
     return None
+
+
+def _find_delay(trial: Trial, now: float) -> Fault | None:
+    if trial.loaded_since is None or now - trial.loaded_since < LINK_WITHIN_S:
+        return None
+    return Fault(f"the stages did not link within {LINK_WITHIN_S:g} s")
+
+
+def is_loaded(cluster: Cluster, placement: Placement) -> bool:
+    facts = [cluster.stage(placement, rank) for rank in range(len(placement.stages))]
+    return all(fact is not None and fact.status.phase in LOADED for fact in facts)
 
 
 def form_anew(cluster: Cluster, placement: Placement, fault: Fault) -> tuple[StagePlan, ...]:
@@ -208,14 +225,26 @@ def _plan_again(card: Card, placement: Placement, machines: Sequence[Candidate])
     return plan(card, machines, min_stages=stages, precision=placement.precision)
 
 
-def _steadied(trial: Trial, ready: bool, now: float) -> tuple[Trial, float]:
+def _timed(trial: Trial, cluster: Cluster, placement: Placement, now: float) -> Trial:
+    """Note since when the placement has been ready, and since when it is loaded and should be."""
+    ready = cluster.is_ready(placement)
+    loaded = not ready and is_loaded(cluster, placement)
+    return evolve(
+        trial,
+        ready_since=(now if trial.ready_since is None else trial.ready_since) if ready else None,
+        loaded_since=(now if trial.loaded_since is None else trial.loaded_since) if loaded else None,
+    )
+
+
+def _steadied(trial: Trial, now: float) -> tuple[Trial, float]:
     """The trial of a placement without a fault, and when to look at it again."""
-    if not ready or trial.tries == 0:
-        return evolve(trial, ready_since=None), inf
-    since = now if trial.ready_since is None else trial.ready_since
-    if now - since >= STEADY_AFTER_S:
-        return Trial(), inf
-    return evolve(trial, ready_since=since), since + STEADY_AFTER_S
+    if trial.loaded_since is not None:
+        return trial, trial.loaded_since + LINK_WITHIN_S
+    if trial.ready_since is None or trial.tries == 0:
+        return trial, inf
+    if now - trial.ready_since >= STEADY_AFTER_S:
+        return evolve(trial, tries=0), inf
+    return trial, trial.ready_since + STEADY_AFTER_S
 
 
 def _forget_old_deletions(

@@ -3,48 +3,19 @@
 The duties are written against these protocols, so that tests can run them with stages that compute nothing.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
 import trio
 
-from networking.transport import Address, PeerId, Stream
+from networking.transport import PeerId, Stream
+from networking.view import View
 from p2pexo.generation.events import Event
 from p2pexo.generation.request import Request
 from p2pexo.models.card import Card
 from p2pexo.ring.stage import Neighbours, StageSpec, StageStatus
-
-
-class Member(Protocol):
-    @property
-    def peer(self) -> PeerId: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def seniority(self) -> int: ...
-    @property
-    def addresses(self) -> Sequence[Address]: ...
-
-
-class View(Protocol):
-    """What this node knows of the cluster at one moment."""
-
-    @property
-    def me(self) -> PeerId: ...
-    @property
-    def members(self) -> Sequence[Member]: ...
-    @property
-    def leader(self) -> PeerId | None: ...
-    @property
-    def term(self) -> int: ...
-    @property
-    def payload(self) -> bytes: ...
-    @property
-    def facts(self) -> Mapping[PeerId, Mapping[str, bytes]]: ...
-    @property
-    def warnings(self) -> Sequence[str]: ...
 
 
 class Overlay(Protocol):
@@ -70,7 +41,10 @@ class Stage(Protocol):
     def status(self) -> StageStatus: ...
     def statuses(self) -> AsyncIterator[StageStatus]: ...
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None: ...
-    async def join(self, neighbours: Neighbours | None) -> None: ...
+    async def join(self, neighbours: Neighbours | None) -> None:
+        """None for a ring of one."""
+        ...
+
     def generate(self, request: Request) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Event]]: ...
 
 

@@ -10,10 +10,11 @@ import structlog
 import trio
 
 from networking.transport import Verify
+from networking.view import View
 from p2pexo.cluster.assignments import Assignment, AssignmentKey, Ledger, difference, neighbours
 from p2pexo.cluster.keeper import StageKeeper, Surroundings
 from p2pexo.cluster.observed import observe
-from p2pexo.cluster.seams import Stage, View
+from p2pexo.cluster.seams import Stage
 from p2pexo.ring.plan import Placement
 
 log = structlog.get_logger(__name__)

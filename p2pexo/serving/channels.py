@@ -1,0 +1,37 @@
+"""A producer whose life is that of its reader."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+BUFFERED_EVENTS = 64
+"""Events that may wait for a slow reader. Raise it and short hiccups of a client are bridged; lower it and memory is saved."""
+
+
+@asynccontextmanager
+async def produced(
+    produce: Callable[[trio.MemorySendChannel[T]], Awaitable[None]],
+) -> AsyncGenerator[trio.MemoryReceiveChannel[T]]:
+    """The channel that ``produce`` fills and that is closed when it returns. Leaving the block cancels it.
+
+    What the block raises comes out as it is, not inside an exception group.
+    """
+    send, receive = trio.open_memory_channel[T](BUFFERED_EVENTS)
+
+    async def run() -> None:
+        async with send:
+            await produce(send)
+
+    try:
+        async with trio.open_nursery() as nursery, receive:
+            nursery.start_soon(run)
+            yield receive
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise

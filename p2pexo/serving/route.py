@@ -1,0 +1,56 @@
+"""Where a request for a model can go, as far as this node's facts tell. Pure."""
+
+from attrs import frozen
+
+from p2pexo.cluster.describe import state_of
+from p2pexo.cluster.observed import Cluster
+from p2pexo.cluster.placements import known_placements, was_formed_anew
+from p2pexo.ring.plan import Placement
+
+
+@frozen
+class Ready:
+    placement: Placement
+
+
+@frozen
+class Pending:
+    """Its ring will be ready, or is thought to be."""
+
+    placement: Placement
+    reason: str
+
+    @property
+    def is_formed_anew(self) -> bool:
+        """True if the ring ran before and lost a stage; those who wait for it have less patience."""
+        return was_formed_anew(self.placement)
+
+
+@frozen
+class Stuck:
+    """Its ring can't be formed with the machines that are here."""
+
+    placement: Placement
+    reason: str
+
+
+@frozen
+class Absent:
+    """The model is not placed."""
+
+
+Route = Ready | Pending | Stuck | Absent
+
+
+def find_route(cluster: Cluster, model: str) -> Route:
+    """The best placement of the model: a ready one before others, then one whose stage 0 is here, then the newest."""
+    placements = [each for each in known_placements(cluster) if each.model == model]
+    if not placements:
+        return Absent()
+    best = max(placements, key=lambda each: (cluster.is_ready(each), each.first_peer == cluster.me, each.epoch))
+    state, reason = state_of(cluster, best)
+    if state == "ready":
+        return Ready(best)
+    if cluster.placements.trouble_of(best.id) is not None:
+        return Stuck(best, reason)
+    return Pending(best, reason)

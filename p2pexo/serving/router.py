@@ -1,0 +1,157 @@
+"""Carries a request to the ring of its model, wherever that is, and the events back; waits where a ring is on its way."""
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from secrets import randbits
+
+import structlog
+import trio
+from attrs import evolve
+
+from networking.transport import PeerId, TransportError
+from p2pexo.cluster.control import Control
+from p2pexo.cluster.observed import observe
+from p2pexo.cluster.seams import Overlay
+from p2pexo.generation.codec import DecodeError, decode_event, encode
+from p2pexo.generation.errors import (
+    EngineError,
+    GenerationError,
+    PlacementDeletedError,
+    RingBrokenError,
+    UnavailableError,
+    from_report,
+)
+from p2pexo.generation.events import Event, Failed, Finished, Waiting
+from p2pexo.generation.request import Request
+from p2pexo.ring.plan import Placement
+from p2pexo.serving.calls import GENERATE_PROTOCOL, GenerateCall
+from p2pexo.serving.channels import produced
+from p2pexo.serving.host import Host
+from p2pexo.serving.line import Line
+from p2pexo.serving.settings import RouterSettings
+from p2pexo.serving.waiting import RingFinder
+
+RETRY_PAUSE_S = 0.2
+"""After a ring that looked ready turned a request away: the facts that say otherwise are on their way."""
+
+Events = AbstractAsyncContextManager[trio.MemoryReceiveChannel[Event]]
+
+log = structlog.get_logger(__name__)
+
+
+class Router:
+    def __init__(self, overlay: Overlay, control: Control, host: Host, settings: RouterSettings) -> None:
+        self._overlay = overlay
+        self._control = control
+        self._host = host
+        self._settings = settings
+        self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(settings.max_waiting))
+
+    def generate(self, request: Request) -> Events:
+        """The events of the answer, ended by ``Finished`` or ``Failed``. Leaving the block cancels the request everywhere."""
+
+        async def produce(send: trio.MemorySendChannel[Event]) -> None:
+            try:
+                await self._carry(_seeded(request), _Answer(send))
+            except GenerationError as error:
+                await send.send(Failed(error.report()))
+
+        return produced(produce)
+
+    async def _carry(self, request: Request, answer: "_Answer") -> None:
+        """As long as nothing of the answer is there, a ring that turns the request away, or is lost, is tried again."""
+        line = self._lines[request.model]
+        finder = RingFinder(request.model, self._overlay, self._control.place, line, answer.tell, self._settings)
+        gives_up_at: float | None = None
+        while True:
+            placement = await finder.find()
+            try:
+                return await self._relay(placement, request, answer)
+            except RingBrokenError as error:
+                self._raise_if_deleted(placement)
+                gives_up_at = gives_up_at or trio.current_time() + self._settings.reform_timeout_s
+                if answer.has_begun:
+                    raise
+                if trio.current_time() >= gives_up_at:
+                    raise UnavailableError(error.message, retry_after_s=self._settings.retry_after_s) from error
+                log.info("request is tried again", request=request.id, placement=placement.id, reason=error.message)
+            await trio.sleep(RETRY_PAUSE_S)
+            request = evolve(request, attempt=request.attempt + 1)
+
+    async def _relay(self, placement: Placement, request: Request, answer: "_Answer") -> None:
+        """Raises RingBrokenError if the ring is not there, or ends before the answer does."""
+        async with self._open(placement, GenerateCall(placement.id, request)) as events:
+            async for event in events:
+                if isinstance(event, Failed) and event.error.kind == RingBrokenError.kind:
+                    raise from_report(event.error)
+                await answer.send(event)
+                if isinstance(event, Finished | Failed):
+                    return
+        raise RingBrokenError(f"the answer of {placement.first_peer} ended without an end")
+
+    def _open(self, placement: Placement, call: GenerateCall) -> Events:
+        if placement.first_peer == self._overlay.view.me:
+            return self._host.generate(call)
+        return self._open_remote(PeerId(placement.first_peer), call)
+
+    @asynccontextmanager
+    async def _open_remote(self, peer: PeerId, call: GenerateCall) -> AsyncGenerator[trio.MemoryReceiveChannel[Event]]:
+        async def receive(send: trio.MemorySendChannel[Event]) -> None:
+            try:
+                await _receive_events(self._overlay, peer, call, send)
+            except TransportError as error:
+                failure = RingBrokenError(f"the connection to {peer}, which runs stage 0, was lost: {error}")
+                await send.send(Failed(failure.report()))
+
+        async with produced(receive) as channel:
+            yield channel
+
+    def _raise_if_deleted(self, placement: Placement) -> None:
+        deletion = observe(self._overlay.view).placements.deletion_of(placement.id)
+        if deletion is not None and deletion.failed is None:
+            raise PlacementDeletedError(f"{placement.model} was stopped: {deletion.reason}")
+
+
+class _Answer:
+    """What the client has been sent."""
+
+    def __init__(self, channel: trio.MemorySendChannel[Event]) -> None:
+        self._channel = channel
+        self._told = ""
+        self.has_begun = False
+
+    async def send(self, event: Event) -> None:
+        self.has_begun = self.has_begun or not isinstance(event, Waiting)
+        await self._channel.send(event)
+
+    async def tell(self, reason: str) -> None:
+        """Why the client waits; the same reason is not told twice in a row."""
+        if reason != self._told:
+            self._told = reason
+            await self._channel.send(Waiting(reason))
+
+
+async def _receive_events(
+    overlay: Overlay, peer: PeerId, call: GenerateCall, send: trio.MemorySendChannel[Event]
+) -> None:
+    """Until the other side finishes. However this ends, the stream is dropped, which cancels the request there."""
+    stream = await overlay.open(peer, GENERATE_PROTOCOL)
+    try:
+        await stream.send(encode(call))
+        while True:
+            event = decode_event(await stream.receive())
+            await send.send(event)
+            if isinstance(event, Finished | Failed):
+                return
+    except DecodeError as error:
+        await send.send(Failed(EngineError(f"{peer} sent an event that can't be read: {error}").report()))
+    finally:
+        stream.abort()
+
+
+def _seeded(request: Request) -> Request:
+    """A seed is drawn here, once, so that another attempt draws the same tokens."""
+    if request.sampling.seed is not None:
+        return request
+    return evolve(request, sampling=evolve(request.sampling, seed=randbits(63)))

@@ -1,0 +1,101 @@
+"""Finds the ring for a request: at once if one is ready, else by placing the model and waiting, with word of how far it is."""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from p2pexo.cluster.commands import PlaceCommand
+from p2pexo.cluster.observed import Cluster, observe
+from p2pexo.cluster.seams import Overlay
+from p2pexo.generation.errors import PlacementDeletedError, UnavailableError
+from p2pexo.ring.plan import Placement
+from p2pexo.serving.line import Line
+from p2pexo.serving.route import Absent, Pending, Ready, Route, Stuck, find_route
+from p2pexo.serving.settings import RouterSettings
+
+Place = Callable[[PlaceCommand], Awaitable[str]]
+Tell = Callable[[str], Awaitable[None]]
+"""A line for the client that waits."""
+
+
+class RingFinder:
+    """For one request. Remembers which placement it has followed, so that it can say what became of it."""
+
+    def __init__(
+        self, model: str, overlay: Overlay, place: Place, line: Line, tell: Tell, settings: RouterSettings
+    ) -> None:
+        self._model = model
+        self._overlay = overlay
+        self._place = place
+        self._line = line
+        self._tell = tell
+        self._settings = settings
+        self._followed: str | None = None
+
+    async def find(self) -> Placement:
+        """A placement whose ring is ready. Raises UnavailableError, PlacementDeletedError, or what kept it from being placed."""
+        route = find_route(observe(self._overlay.view), self._model)
+        if isinstance(route, Ready) and self._line.is_empty:
+            return self._follow(route.placement)
+        async with self._line.place() as place:
+            placement = await self._wait()
+            await place.turn.wait()
+        return placement
+
+    async def _wait(self) -> Placement:
+        began = trio.current_time()
+        route: Route = Absent()
+        with trio.CancelScope() as scope:
+            async for view in self._overlay.views():
+                cluster = observe(view)
+                route = find_route(cluster, self._model)
+                scope.deadline = began + self._patience(route)
+                if isinstance(route, Ready):
+                    return self._follow(route.placement)
+                await self._go_on(route, cluster)
+        raise self._unavailable(f"{self._model} was not ready within {self._patience(route):g} s: {_reason(route)}")
+
+    async def _go_on(self, route: Route, cluster: Cluster) -> None:
+        """Whatever brings the ring nearer, or the error if nothing can."""
+        match route:
+            case Stuck():
+                raise self._unavailable(f"{self._model} can't run at the moment: {route.reason}")
+            case Pending():
+                self._follow(route.placement)
+                await self._tell(route.reason)
+            case _ if self._followed is None:
+                await self._autoload()
+            case _:
+                self._raise_if_ended(cluster)
+                await self._tell("waiting for the leader")
+
+    async def _autoload(self) -> None:
+        if not self._settings.autoload:
+            advice = f"place it first (p2pexo place {self._model}), or start the node with autoload"
+            raise self._unavailable(f"{self._model} is known but not running, and is not loaded on request; {advice}")
+        await self._tell(f"placing {self._model}")
+        self._followed = await self._place(PlaceCommand(self._model, by_user=False))
+
+    def _follow(self, placement: Placement) -> Placement:
+        self._followed = placement.id
+        return placement
+
+    def _raise_if_ended(self, cluster: Cluster) -> None:
+        """Not being placed may only mean that nobody leads, or that our facts are old; a deletion is certain."""
+        deletion = cluster.placements.deletion_of(self._followed or "")
+        if deletion is None:
+            return
+        if deletion.failed is not None:
+            raise self._unavailable(f"{self._model} could not be run: {deletion.reason}")
+        raise PlacementDeletedError(f"{self._model} was stopped: {deletion.reason}")
+
+    def _patience(self, route: Route) -> float:
+        formed_anew = isinstance(route, Pending) and route.is_formed_anew
+        return self._settings.reform_timeout_s if formed_anew else self._settings.load_timeout_s
+
+    def _unavailable(self, message: str) -> UnavailableError:
+        return UnavailableError(message, retry_after_s=self._settings.retry_after_s)
+
+
+def _reason(route: Route) -> str:
+    return route.reason if isinstance(route, Pending | Stuck) else "it is not placed"

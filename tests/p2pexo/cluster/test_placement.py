@@ -1,0 +1,166 @@
+from itertools import permutations
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pexo.cluster.placement import Candidate, demand, plan, proportional
+from p2pexo.generation.errors import InsufficientMemoryError, InvalidRequestError
+from p2pexo.models.card import Card
+
+CARD = Card(
+    id="owner/model",
+    revision="r1",
+    architecture="llama",
+    layers=30,
+    hidden_size=576,
+    context_length=4,
+    layer_bytes=100,
+    embedding_bytes=300,
+    head_bytes=320,
+    kv_bytes_per_token=5,
+    dense_factor=4.0,
+)
+LAYER = 120
+
+
+def machines(*budgets: int, **changes: object) -> list[Candidate]:
+    return [Candidate(f"peer{index}", f"mac-{index}", budget, **changes) for index, budget in enumerate(budgets)]
+
+
+def test_one_machine_that_fits_is_enough() -> None:
+    (stage,) = plan(CARD, machines(1000, 10_000, 5000))
+    assert (stage.peer, stage.first_layer, stage.end_layer) == ("peer1", 0, 30)
+    assert stage.reserved_bytes == 30 * LAYER + 300 + 320
+
+
+def test_equal_machines_get_equal_shares_when_a_split_is_asked_for() -> None:
+    stages = plan(CARD, machines(10**9, 10**9, 10**9), min_stages=3)
+    assert [stage.end_layer - stage.first_layer for stage in stages] == [10, 10, 10]
+    assert {stage.peer for stage in stages} == {"peer0", "peer1", "peer2"}
+
+
+def test_layers_go_by_memory_with_both_ends_counted_where_they_sit() -> None:
+    stages = plan(CARD, machines(300 + 10 * LAYER, 320 + 20 * LAYER))
+    assert sorted(stage.end_layer - stage.first_layer for stage in stages) == [10, 20]
+    assert sum(stage.reserved_bytes for stage in stages) == 30 * LAYER + 300 + 320
+
+
+def test_a_machine_that_holds_the_model_comes_before_a_larger_one() -> None:
+    small = evolve(machines(10_000)[0], preference=1)
+    large = Candidate("peer9", "studio", 90_000)
+    assert [stage.peer for stage in plan(CARD, [large, small])] == ["peer0"]
+
+
+def test_a_preferred_machine_that_makes_more_stages_necessary_is_passed_over() -> None:
+    small = evolve(machines(1000)[0], preference=1)
+    large = Candidate("peer9", "studio", 90_000)
+    assert [stage.peer for stage in plan(CARD, [small, large])] == ["peer9"]
+
+
+def test_weights_count_larger_where_they_are_dequantised() -> None:
+    quantised, dense = machines(5000)[0], machines(5000, dense=True)[0]
+    assert plan(CARD, [quantised])
+    with pytest.raises(InsufficientMemoryError):
+        plan(CARD, [dense])
+    assert plan(CARD, [dense], precision="keep")
+    with pytest.raises(InsufficientMemoryError):
+        plan(CARD, [quantised], precision="dequantise")
+
+
+def test_a_model_that_does_not_fit_is_refused_with_what_each_machine_needs_and_has() -> None:
+    with pytest.raises(InsufficientMemoryError) as caught:
+        plan(CARD, [Candidate("p0", "mini", 3_000, reserved=2_999), Candidate("p1", "studio", 1_500)])
+    for part in ("owner/model", "mini", "studio", "needs", "free"):
+        assert part in caught.value.message
+    assert caught.value.retry_after_s
+
+
+@pytest.mark.parametrize("min_stages", [0, -1, 4, 31])
+def test_impossible_numbers_of_stages_are_refused_by_name(min_stages: int) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        plan(CARD, machines(10_000, 10_000, 10_000), min_stages=min_stages)
+    assert caught.value.param == "min_stages"
+    assert str(min_stages) in caught.value.message
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(InvalidRequestError):
+        plan(evolve(CARD, layers=2), machines(10_000, 10_000, 10_000), min_stages=3)
+
+
+def test_no_machines_at_all_is_no_crash() -> None:
+    with pytest.raises(InvalidRequestError):
+        plan(CARD, [])
+
+
+candidate_lists = st.lists(
+    st.builds(
+        lambda budget, reserved, dense, preference: (budget, reserved, dense, preference),
+        st.integers(0, 1600),
+        st.integers(0, 200),
+        st.booleans(),
+        st.integers(0, 2),
+    ),
+    min_size=1,
+    max_size=5,
+).map(lambda rows: [Candidate(f"peer{i}", f"mac-{i}", *row) for i, row in enumerate(rows)])
+
+cards = st.builds(
+    lambda layers, layer, embedding, head: evolve(
+        CARD, layers=layers, layer_bytes=layer, embedding_bytes=embedding, head_bytes=head, dense_factor=2.0
+    ),
+    st.integers(1, 12),
+    st.integers(1, 200),
+    st.integers(0, 300),
+    st.integers(0, 300),
+)
+
+
+def fewest_by_brute_force(card: Card, candidates: list[Candidate], at_least: int) -> int | None:
+    """Tries every ordered choice of machines; each takes as many layers as it holds."""
+    for count in range(at_least, min(len(candidates), card.layers) + 1):
+        for ring in permutations(candidates, count):
+            held = [
+                demand(card, each).layers_in(each.free, first=rank == 0, last=rank == count - 1)
+                for rank, each in enumerate(ring)
+            ]
+            if min(held) >= 1 and sum(held) >= card.layers:
+                return count
+    return None
+
+
+@given(cards, candidate_lists, st.integers(1, 3))
+def test_a_plan_is_contiguous_within_budget_and_of_the_fewest_stages(
+    card: Card, candidates: list[Candidate], min_stages: int
+) -> None:
+    if min_stages > min(len(candidates), card.layers):
+        with pytest.raises(InvalidRequestError):
+            plan(card, candidates, min_stages=min_stages)
+        return
+    fewest = fewest_by_brute_force(card, candidates, min_stages)
+    if fewest is None:
+        with pytest.raises(InsufficientMemoryError):
+            plan(card, candidates, min_stages=min_stages)
+        return
+    stages = plan(card, candidates, min_stages=min_stages)
+    assert len(stages) == fewest
+    assert len({stage.peer for stage in stages}) == fewest
+    assert [stage.first_layer for stage in stages] == [0, *(stage.end_layer for stage in stages[:-1])]
+    assert stages[-1].end_layer == card.layers
+    by_peer = {each.peer: each for each in candidates}
+    for rank, stage in enumerate(stages):
+        layers = stage.end_layer - stage.first_layer
+        needed = demand(card, by_peer[stage.peer]).of_stage(layers, first=rank == 0, last=rank == fewest - 1)
+        assert layers >= 1
+        assert needed == stage.reserved_bytes <= by_peer[stage.peer].free
+    assert stages == plan(card, list(reversed(candidates)), min_stages=min_stages)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.data())
+def test_shares_are_proportional_and_within_capacity(capacities: list[int], data: st.DataObject) -> None:
+    total = data.draw(st.integers(len(capacities), sum(capacities)))
+    shares = proportional(total, capacities)
+    assert sum(shares) == total
+    assert all(1 <= share <= capacity for share, capacity in zip(shares, capacities, strict=True))

@@ -1,0 +1,80 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pexo.cluster import placements as edit
+from p2pexo.cluster.facts import Deletion, Placements, Trouble
+from p2pexo.cluster.observed import read_placements
+from p2pexo.generation.codec import encode
+from p2pexo.ring.plan import Epoch, Placement, StagePlan
+
+
+def placed(id: str, term: int, count: int = 1) -> Placement:
+    return Placement(id, f"model-{id}", "r", Epoch(term, count, "leader"), (StagePlan("peer", 0, 30),))
+
+
+def merged(*several: Placements) -> Placements:
+    return read_placements(edit.merge_payloads([encode(each) for each in several]))
+
+
+def test_a_merge_keeps_what_either_leader_had_placed() -> None:
+    result = merged(Placements([placed("a", 1)], next_count=3), Placements([placed("b", 2)], next_count=7))
+    assert {each.id for each in result.placements} == {"a", "b"}
+    assert result.next_count == 7
+
+
+def test_the_highest_epoch_of_a_placement_wins() -> None:
+    result = merged(Placements([placed("a", 2, 1)]), Placements([placed("a", 1, 9)]))
+    assert result.placements == (placed("a", 2, 1),)
+
+
+def test_a_deletion_beats_every_epoch() -> None:
+    result = merged(Placements([placed("a", 9)]), Placements(deletions=[Deletion("a", "asked", 1.0)]))
+    assert result.placements == ()
+    assert result.deletion_of("a") is not None
+
+
+def test_payloads_that_are_empty_or_unreadable_add_nothing() -> None:
+    payloads = [b"", b"not json", encode(Placements([placed("a", 1)]))]
+    assert read_placements(edit.merge_payloads(payloads)).placements == (placed("a", 1),)
+    assert read_placements(edit.merge_payloads([])) == Placements()
+
+
+def test_a_reported_placement_is_adopted_unless_it_was_deleted() -> None:
+    held = Placements([placed("a", 1)], deletions=[Deletion("gone", "asked", 0.0)])
+    adopted = edit.adopt(held, [placed("gone", 5), placed("b", 1), placed("a", 2), placed("b", 2), placed("b", 1)])
+    assert set(adopted.placements) == {placed("a", 2), placed("b", 2)}
+    assert edit.adopt(held, [placed("a", 1)]) is held
+
+
+def test_deleting_ends_the_trouble_too() -> None:
+    held = edit.report_trouble(Placements([placed("a", 1)]), Trouble("a", "too big"))
+    ended = edit.delete(held, Deletion("a", "asked", 0.0))
+    assert (ended.placements, ended.troubles) == ((), ())
+
+
+def test_a_placement_knows_whether_this_is_its_first_epoch() -> None:
+    first = Epoch(3, 4, "leader")
+    id = edit.placement_id("m", "r", first)
+    assert not edit.was_formed_anew(Placement(id, "m", "r", first, ()))
+    assert edit.was_formed_anew(Placement(id, "m", "r", Epoch(3, 5, "leader"), ()))
+
+
+payloads = st.builds(
+    lambda rows, gone, count: Placements(
+        [placed(id, term, number) for id, (term, number) in rows.items() if id not in gone],
+        [Deletion(id, "asked", 0.0) for id in sorted(gone)],
+        count,
+    ),
+    st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(1, 3), st.integers(1, 3)), max_size=4),
+    st.sets(st.sampled_from("abcd"), max_size=2),
+    st.integers(1, 9),
+)
+
+
+def as_sets(placements: Placements) -> tuple[frozenset[Placement], frozenset[Deletion], int]:
+    return frozenset(placements.placements), frozenset(placements.deletions), placements.next_count
+
+
+@given(payloads, payloads, payloads)
+def test_merging_is_the_same_in_any_order_and_any_number_of_times(a: Placements, b: Placements, c: Placements) -> None:
+    assert as_sets(merged(a, b, c)) == as_sets(merged(c, a, b)) == as_sets(merged(merged(a, b), c, a))
