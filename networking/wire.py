@@ -1,0 +1,203 @@
+"""What overlays say to each other on a connection's control stream and on the gossip topic, and how it becomes bytes.
+
+Every message is one JSON object with its ``kind``. Unknown fields are ignored, so that a newer peer may add some;
+an unknown kind raises UnknownKindError, so that the caller can count it.
+"""
+
+from base64 import b64decode, b64encode
+from typing import Any, cast
+
+import orjson
+from attrs import field, frozen
+from cattrs import BaseValidationError, transform_error
+from cattrs.preconf.orjson import make_converter
+from cattrs.strategies import configure_tagged_union
+
+from networking.transport import Address, PeerId
+
+PROTOCOL_VERSION = 1
+"""Raised when a change can't be understood by ignoring fields; peers of another version are warned about."""
+
+
+class MalformedMessageError(ValueError):
+    """The bytes are no message; the text lists what is wrong."""
+
+
+class UnknownKindError(MalformedMessageError):
+    """A message of a kind that this version does not know."""
+
+
+@frozen(order=True)
+class Life:
+    """One life of a peer. A restart starts a higher incarnation; the random process number tells a restart from a clone."""
+
+    incarnation: int
+    process: int
+
+
+@frozen
+class DocumentVersion:
+    """How much of a peer's document somebody holds: every fact of that life up to a version."""
+
+    life: Life
+    version: int
+
+
+@frozen
+class Fact:
+    """One key of its owner's document. A value of None is a tombstone: the key was deleted."""
+
+    owner: PeerId
+    life: Life
+    version: int
+    key: str
+    value: bytes | None
+    volatile: bool = False
+
+
+@frozen
+class SignedFact:
+    """A fact as its owner wrote and signed it. The text is handed on untouched, unknown fields included."""
+
+    body: str
+    signature: bytes
+
+
+@frozen
+class Hello:
+    """The first message on a control stream, from both sides."""
+
+    protocol: int
+    life: Life
+
+
+@frozen
+class Heartbeat:
+    """Sent once a second. ``versions`` is a hash of the structural versions; ``strain`` tells how late the sender's own ticks were."""
+
+    versions: str
+    strain: int = 0
+
+
+@frozen
+class Digest:
+    """What the sender holds. The receiver sends what is missing, and its own digest if ``answer`` asks for it."""
+
+    documents: dict[PeerId, DocumentVersion]
+    answer: bool = False
+
+
+@frozen
+class Delta:
+    """All facts of one document whose version lies in (``after``, ``up_to``]."""
+
+    owner: PeerId
+    life: Life
+    after: int
+    up_to: int
+    facts: tuple[SignedFact, ...]
+
+
+@frozen
+class Ask:
+    """Do you hear this peer?"""
+
+    about: PeerId
+
+
+@frozen
+class Answer:
+    """Seconds since a peer was heard in the life of that process number; None if it isn't connected."""
+
+    about: PeerId
+    process: int = 0
+    age_s: float | None = None
+
+
+@frozen
+class Duplicate:
+    """Two running processes use the receiver's peer id; ``process`` is the other one."""
+
+    process: int
+
+
+@frozen
+class Goodbye:
+    """The sender leaves on purpose."""
+
+
+Message = Hello | Heartbeat | Digest | Delta | Ask | Answer | Duplicate | Goodbye
+
+
+@frozen
+class MemberFact:
+    """What every peer tells of itself to the overlay. ``seniority`` is None until it has joined."""
+
+    seniority: int | None = None
+    may_lead: bool = True
+    addresses: tuple[Address, ...] = field(default=(), converter=tuple)
+
+
+@frozen
+class Claim:
+    """A peer's claim to lead: its term, the members behind it, and what the leader tells everyone. One atomic fact."""
+
+    term: int
+    members: int
+    payload: bytes = b""
+
+
+_converter = make_converter()
+_converter.register_unstructure_hook(bytes, lambda value: b64encode(value).decode())
+_converter.register_structure_hook(bytes, lambda value, _: b64decode(value, validate=True))
+configure_tagged_union(Message, _converter, tag_name="kind")
+
+_KINDS = frozenset(each.__name__ for each in (Hello, Heartbeat, Digest, Delta, Ask, Answer, Duplicate, Goodbye))
+
+
+def encode(message: Message) -> bytes:
+    return orjson.dumps(_converter.unstructure(message, unstructure_as=cast(Any, Message)))
+
+
+def decode(data: bytes) -> Message:
+    """The message that ``encode`` wrote. Raises MalformedMessageError, and UnknownKindError for a kind of a newer version."""
+    fields = _loads(data)
+    kind: object = cast(dict[str, object], fields).get("kind") if isinstance(fields, dict) else None
+    if not isinstance(kind, str):
+        raise MalformedMessageError("a message is a JSON object with a kind")
+    if kind not in _KINDS:
+        raise UnknownKindError(f"unknown kind of message {kind!r}")
+    return cast(Message, _structure(fields, cast(Any, Message)))
+
+
+def encode_value(value: Fact | MemberFact | Claim) -> bytes:
+    return orjson.dumps(_converter.unstructure(value))
+
+
+def decode_fact(body: str) -> Fact:
+    """Raises MalformedMessageError."""
+    return cast(Fact, _structure(_loads(body.encode()), Fact))
+
+
+def decode_member(value: bytes) -> MemberFact:
+    """Raises MalformedMessageError."""
+    return cast(MemberFact, _structure(_loads(value), MemberFact))
+
+
+def decode_claim(value: bytes) -> Claim:
+    """Raises MalformedMessageError."""
+    return cast(Claim, _structure(_loads(value), Claim))
+
+
+def _loads(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise MalformedMessageError(f"not JSON: {error}") from error
+
+
+def _structure(fields: Any, cls: type[Any]) -> object:
+    try:
+        return _converter.structure(fields, cls)
+    except (BaseValidationError, KeyError, ValueError, TypeError) as error:
+        raise MalformedMessageError("; ".join(transform_error(error))) from error
