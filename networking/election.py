@@ -1,0 +1,151 @@
+"""Who leads: pure decisions on claims. A claim is ``{term, members, payload}`` in its owner's document.
+
+The leader is the live member with the highest claimed term. A candidate claims only while no live member does, so a joiner never
+starts an election. There is no quorum: both sides of a partition go on. When two claims meet, the one with fewer members behind it
+(then the less senior) is dropped, and the other is made anew with the highest term + 1; until that is done, the one that will be
+dropped already counts for nothing, so that a machine that was alone never leads a working cluster, not even for a moment.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from attrs import frozen
+
+from networking.transport import PeerId
+from networking.wire import Claim
+
+UNSEATED = 2**32
+"""The seniority of a peer that has not joined yet: below everybody's."""
+
+
+@frozen
+class ElectionSettings:
+    settle_s: float = 1.0
+    """How long leadership has to be vacant before the most senior candidate claims it. Raised, a dead leader is replaced later; lowered, two may claim at once."""
+    growth_settle_s: float = 2.0
+    """How long a leader waits before it counts newcomers. Lowered, a partition that heals piece by piece may give the smaller side the lead."""
+    memory_s: float = 1800.0
+    """How long the payloads of past leaders are kept for a successor. Raised, what was forgotten on purpose may come back; lowered, a whole-cluster restart loses more."""
+
+
+@frozen
+class Candidate:
+    """A live or suspect member as the election sees it."""
+
+    peer: PeerId
+    seniority: int = UNSEATED
+    may_lead: bool = True
+    claim: Claim | None = None
+
+
+@frozen
+class MakeClaim:
+    """Put this claim into the own document; ``anew`` says that the payload is to be merged from all claims known."""
+
+    term: int
+    members: int
+    anew: bool = True
+
+
+@frozen
+class DropClaim:
+    pass
+
+
+@frozen
+class _Remembered:
+    claim: Claim
+    seen_at: float
+
+
+def find_leader(roster: Iterable[Candidate]) -> Candidate | None:
+    """The member whose claim stands, or None."""
+    return max((each for each in roster if each.claim), key=_standing, default=None)
+
+
+def _standing(candidate: Candidate) -> tuple[int, int, int, PeerId]:
+    claim = candidate.claim
+    assert claim is not None
+    return claim.members, -candidate.seniority, claim.term, candidate.peer
+
+
+class Election:
+    """Decides for one peer what to do about leadership, each time something changed and on each tick."""
+
+    def __init__(self, me: PeerId, settings: ElectionSettings, highest_term: int = 0) -> None:
+        self._me = me
+        self._settings = settings
+        self._memory: dict[PeerId, _Remembered] = {}
+        self._vacant_since: float | None = None
+        self._grown_since: float | None = None
+        self._met: frozenset[tuple[PeerId, int]] = frozenset()
+        self.highest_term = highest_term
+        """The highest term ever seen; it only rises."""
+
+    def observe(self, now: float, claims: Iterable[tuple[PeerId, Claim]]) -> None:
+        """Take note of claims in all documents held, those of the dead included."""
+        for peer, claim in claims:
+            self._memory[peer] = _Remembered(claim, now)
+            self.highest_term = max(self.highest_term, claim.term)
+        horizon = now - self._settings.memory_s
+        self._memory = {peer: each for peer, each in self._memory.items() if each.seen_at >= horizon}
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """All payloads of claims remembered, highest term first."""
+        claims = sorted(self._memory.items(), key=lambda item: (item[1].claim.term, item[0]), reverse=True)
+        return [each.claim.payload for _, each in claims if each.claim.payload]
+
+    def decide(self, now: float, roster: Sequence[Candidate], alive: int) -> MakeClaim | DropClaim | None:
+        """``roster`` is every live or suspect member, this peer included; ``alive`` how many of them are heard, this peer included."""
+        mine = next((each.claim for each in roster if each.peer == self._me), None)
+        rivals = [each for each in roster if each.claim and each.peer != self._me]
+        if mine is None:
+            return self._fill_vacancy(now, roster, alive, vacant=not rivals)
+        self._vacant_since = None
+        if rivals:
+            self._grown_since = None
+            return self._meet(roster, rivals, mine, alive)
+        return self._count_members(now, mine, alive)
+
+    def _fill_vacancy(self, now: float, roster: Sequence[Candidate], alive: int, *, vacant: bool) -> MakeClaim | None:
+        if not vacant or self._most_senior(roster) != self._me:
+            self._vacant_since = None
+            return None
+        if self._vacant_since is None:
+            self._vacant_since = now
+        if now - self._vacant_since < self._settings.settle_s:
+            return None
+        return self._claim_anew(alive)
+
+    def _most_senior(self, roster: Sequence[Candidate]) -> PeerId | None:
+        able = [(each.seniority, each.peer) for each in roster if each.may_lead and each.seniority < UNSEATED]
+        return min(able)[1] if able else None
+
+    def _meet(
+        self, roster: Sequence[Candidate], rivals: Sequence[Candidate], mine: Claim, alive: int
+    ) -> MakeClaim | DropClaim | None:
+        best = find_leader(roster)
+        if best is not None and best.claim and best.peer != self._me:
+            # Not before its payload can be in the other's claim, else what this side knew would be lost.
+            return DropClaim() if best.claim.term > mine.term else None
+        met = frozenset((each.peer, each.claim.term) for each in rivals if each.claim)
+        if met <= self._met and mine.term == self.highest_term:
+            return None
+        self._met = met
+        return self._claim_anew(min(mine.members, alive))
+
+    def _count_members(self, now: float, mine: Claim, alive: int) -> MakeClaim | None:
+        """Losses count at once, newcomers after a while: they may be the other side of a partition, with a claim of their own."""
+        if alive <= mine.members:
+            self._grown_since = None
+            return None if alive == mine.members else MakeClaim(mine.term, alive, anew=False)
+        if self._grown_since is None:
+            self._grown_since = now
+        if now - self._grown_since < self._settings.growth_settle_s:
+            return None
+        self._grown_since = None
+        return MakeClaim(mine.term, alive, anew=False)
+
+    def _claim_anew(self, members: int) -> MakeClaim:
+        self._vacant_since = None
+        return MakeClaim(self.highest_term + 1, members)
