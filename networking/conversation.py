@@ -1,0 +1,303 @@
+"""What one peer says and hears on its control connections (pure): hello, heartbeats, digests and deltas, questions about others."""
+
+from networking.actions import Close, Outbox, Warn
+from networking.documents import Documents
+from networking.links import Link, Links
+from networking.membership import AskOthers, CloseStale, Died, Membership, Verdict
+from networking.notices import Warnings
+from networking.transport import PeerId
+from networking.view import Beliefs
+from networking.wire import (
+    PROTOCOL_VERSION,
+    Answer,
+    Ask,
+    Delta,
+    Digest,
+    DocumentVersion,
+    Duplicate,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Life,
+    MalformedMessageError,
+    Message,
+    decode,
+)
+
+GOSSIP = PeerId("somebody on the gossip topic")
+CLONE_WARNING = (
+    "another running machine uses the peer id {peer} of {whose}; on the copy (a cloned disk, or a home folder copied from "
+    "another machine) delete the identity file from the home folder and start it again"
+)
+
+
+class Conversation:
+    def __init__(
+        self,
+        me: PeerId,
+        documents: Documents,
+        membership: Membership,
+        links: Links,
+        outbox: Outbox,
+        warnings: Warnings,
+        *,
+        gossip_takes_s: float,
+    ) -> None:
+        self._me = me
+        self._documents = documents
+        self._membership = membership
+        self._beliefs = Beliefs(me, documents, membership)
+        self._links = links
+        self._outbox = outbox
+        self._warnings = warnings
+        self._gossip_takes_s = gossip_takes_s
+        self.dropped: dict[PeerId, int] = {}
+        """How many messages of each peer could not be read."""
+
+    def begin(self, now: float, connection: int, peer: PeerId, *, outbound: bool) -> None:
+        self._links.open(now, connection, peer, outbound=outbound)
+        self._outbox.send(connection, Hello(PROTOCOL_VERSION, self._documents.life))
+
+    def end(self, now: float, connection: int) -> None:
+        self._links.close(connection)
+        self.carry_out(self._membership.closed(now, connection))
+        self._settle_contests(now)
+
+    def hear(self, now: float, connection: int, data: bytes) -> None:
+        link = self._links.get(connection)
+        if link is None:
+            return
+        link.heard_at = now
+        message = self._read(now, link.peer, data)
+        if message is not None:
+            self._dispatch(now, link, message)
+            self._admit(now)
+
+    def overhear(self, now: float, data: bytes) -> None:
+        """A gossip message: only deltas, which their owners have signed, mean anything there."""
+        message = self._read(now, GOSSIP, data)
+        if isinstance(message, Delta):
+            self._on_delta(now, message)
+            self._admit(now)
+
+    def tick(self, now: float) -> None:
+        self.carry_out(self._membership.tick(now))
+        for link in self._links.without_hello(now):
+            self.close(link)
+        self._settle_contests(now)
+
+    def beat(self) -> None:
+        heartbeat = Heartbeat(self._versions(), self._membership.strain)
+        for link in self._links:
+            if not link.closing:
+                self._outbox.send(link.connection, heartbeat)
+
+    def say_goodbye(self) -> None:
+        for link in self._links:
+            self._outbox.send(link.connection, Goodbye())
+            self.close(link, after_sending=True)
+
+    def tell_document(self) -> None:
+        """Send the own document, whole, to everybody directly."""
+        for link in self._links:
+            if link.accepted:
+                self._tell(link, [self._me])
+                self._outbox.send(link.connection, self._digest_for(link))
+
+    def warn(self, now: float, cause: str, text: str) -> None:
+        if self._warnings.add(now, cause, text):
+            self._outbox.add(Warn(text))
+            self._outbox.changed = True
+
+    def close(self, link: Link, *, after_sending: bool = False) -> None:
+        if not link.closing:
+            link.closing = True
+            self._outbox.add(Close(link.connection, after_sending))
+
+    def carry_out(self, verdicts: list[Verdict]) -> None:
+        for verdict in verdicts:
+            if isinstance(verdict, AskOthers):
+                self._ask_others(verdict.peer)
+                continue
+            for link in self._links:
+                is_stale = isinstance(verdict, CloseStale) and link.connection == verdict.connection
+                is_dead = isinstance(verdict, Died) and link.peer == verdict.peer
+                if is_stale or is_dead:
+                    self.close(link)
+            self._outbox.changed = True
+
+    # Reading.
+
+    def _read(self, now: float, peer: PeerId, data: bytes) -> Message | None:
+        try:
+            return decode(data)
+        except MalformedMessageError as error:
+            self._drop(now, peer, str(error))
+            return None
+
+    def _drop(self, now: float, peer: PeerId, why: str) -> None:
+        self.dropped[peer] = self.dropped.get(peer, 0) + 1
+        self.warn(now, f"dropped {peer}", f"a message of {peer} was dropped: {why}; does it run another version?")
+
+    def _dispatch(self, now: float, link: Link, message: Message) -> None:
+        if isinstance(message, Hello):
+            self._on_hello(now, link, message)
+        elif isinstance(message, Duplicate):
+            self._warn_of_clone(now, self._me)
+        elif link.contested_since is not None:
+            return  # That it is heard is all that counts until it is clear whose peer id this is.
+        elif not link.accepted:
+            self._drop(now, link.peer, f"{type(message).__name__} before Hello")
+        elif isinstance(message, Heartbeat):
+            self._on_heartbeat(now, link, message)
+        elif isinstance(message, Digest):
+            self._on_digest(now, link, message)
+        elif isinstance(message, Delta):
+            self._on_delta(now, message)
+        elif isinstance(message, Ask):
+            self._on_ask(now, link, message.about)
+        elif isinstance(message, Answer):
+            self._on_answer(now, message)
+        else:
+            self._on_goodbye(link)
+
+    # Who is at the other end.
+
+    def _on_hello(self, now: float, link: Link, hello: Hello) -> None:
+        if hello.protocol != PROTOCOL_VERSION:
+            text = (
+                f"peer {link.peer} speaks protocol {hello.protocol}, this node {PROTOCOL_VERSION}; update the older one"
+            )
+            self.warn(now, f"version {link.peer}", text)
+        if link.peer == self._me:
+            self._meet_myself(now, link, hello)
+            return
+        self._links.greet(now, link, hello)
+        if link.accepted:
+            self._accept(now, link)
+
+    def _on_goodbye(self, link: Link) -> None:
+        self.carry_out(self._membership.left(link.peer))
+        self.close(link)
+
+    def _meet_myself(self, now: float, link: Link, hello: Hello) -> None:
+        link.hello = hello
+        if hello.life.process != self._documents.life.process:
+            self._warn_of_clone(now, self._me)
+            self._outbox.send(link.connection, Duplicate(self._documents.life.process))
+        self.close(link, after_sending=True)
+
+    def _accept(self, now: float, link: Link) -> None:
+        link.contested_since = None
+        for surplus in self._links.surplus(now, link.peer):
+            self.close(surplus)
+        if not link.closing:
+            self._outbox.send(link.connection, self._digest_for(link))
+
+    def _settle_contests(self, now: float) -> None:
+        for link in self._links:
+            if link.contested_since is None or link.closing:
+                continue
+            contest = self._links.resolve(now, link)
+            for obsolete in contest.obsolete:
+                self.close(obsolete)
+            if contest.accept:
+                self._accept(now, link)
+            elif contest.clones:
+                self._turn_away(now, link, contest.clones)
+
+    def _turn_away(self, now: float, clone: Link, holders: tuple[Link, ...]) -> None:
+        self._warn_of_clone(now, clone.peer)
+        for holder in holders:
+            self._outbox.send(holder.connection, Duplicate(clone.process or 0))
+        self._outbox.send(clone.connection, Duplicate(holders[0].process or 0))
+        self.close(clone, after_sending=True)
+
+    def _warn_of_clone(self, now: float, peer: PeerId) -> None:
+        whose = "this node" if peer == self._me else "another node"
+        self.warn(now, f"clone {peer}", CLONE_WARNING.format(peer=peer, whose=whose))
+
+    def _admit(self, now: float) -> None:
+        """Whoever has told all about itself is a member: before that, an old copy of its facts could be taken for news."""
+        for link in self._links:
+            announced = link.announced
+            if link.accepted and not link.joined and announced and self._documents.has(link.peer, announced):
+                link.joined = True
+                self.carry_out(self._membership.joined(now, link.connection, link.peer))
+                self._outbox.changed = True
+
+    # Who is alive.
+
+    def _on_heartbeat(self, now: float, link: Link, heartbeat: Heartbeat) -> None:
+        self.carry_out(self._membership.heard(now, link.connection, heartbeat.strain))
+        if heartbeat.versions == self._versions():
+            link.differs_since = None
+        elif link.differs_since is None:
+            link.differs_since = now
+        elif now - link.differs_since >= self._gossip_takes_s:
+            link.differs_since = now
+            self._outbox.send(link.connection, self._digest_for(link, answer=True))
+
+    def _ask_others(self, about: PeerId) -> None:
+        for link in self._links:
+            if link.joined and not link.closing and link.peer != about:
+                self._outbox.send(link.connection, Ask(about))
+
+    def _on_ask(self, now: float, link: Link, about: PeerId) -> None:
+        heard_at, reached = self._membership.heard_at(about), self._documents.reached(about)
+        if heard_at is None or reached is None:
+            self._outbox.send(link.connection, Answer(about))
+        else:
+            self._outbox.send(link.connection, Answer(about, reached.life.process, now - heard_at))
+
+    def _on_answer(self, now: float, answer: Answer) -> None:
+        reached = self._documents.reached(answer.about)
+        if answer.age_s is not None and reached is not None and reached.life.process == answer.process:
+            self._membership.vouch(now, answer.about, answer.age_s)
+
+    # What everyone knows.
+
+    def _versions(self) -> str:
+        return self._documents.structural_hash(self._beliefs.members)
+
+    def _digest_for(self, link: Link, *, answer: bool = False) -> Digest:
+        """What is held of the members, and of the receiver, which has to know of an old life of its own."""
+        return Digest(self._documents.digest([*self._beliefs.members, link.peer]), answer)
+
+    def _tell(self, link: Link, owners: list[PeerId]) -> None:
+        theirs = link.digest.documents if link.digest else {}
+        for delta in self._documents.missing_in(theirs, owners):
+            self._outbox.send(link.connection, delta)
+
+    def _on_digest(self, now: float, link: Link, digest: Digest) -> None:
+        link.digest = digest
+        of_me = digest.documents.get(self._me)
+        if of_me is not None:
+            self._defend_life(now, of_me.life)
+        self._tell(link, self._beliefs.members)
+        if digest.answer:
+            self._outbox.send(link.connection, self._digest_for(link))
+
+    def _on_delta(self, now: float, delta: Delta) -> None:
+        if delta.owner == self._me:
+            self._defend_life(now, delta.life)
+            return
+        process = self._links.process_of(delta.owner)
+        if process is None or process == delta.life.process:
+            self._outbox.changed |= self._documents.apply(now, delta)
+            return
+        held = self._documents.reached(delta.owner)
+        if held is None or held.life < delta.life:
+            self._report_life(delta)
+
+    def _report_life(self, delta: Delta) -> None:
+        """Facts of another process than the connected one must not win; its owner has to know, so that it can outbid them."""
+        for link in self._links.accepted_of(delta.owner):
+            self._outbox.send(link.connection, Digest({delta.owner: DocumentVersion(delta.life, 0)}))
+
+    def _defend_life(self, now: float, life: Life) -> None:
+        mine = self._documents.life
+        if life.process != mine.process and life > mine:
+            self._documents.outbid(now, life)
+            self._outbox.changed = True
+            self.tell_document()

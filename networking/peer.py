@@ -1,0 +1,274 @@
+"""One peer of the overlay as a machine without I/O: membership, documents and election together.
+
+Everything that happens comes in as a method call with the time (monotonic seconds); each returns what is to be done. The real
+overlay and the simulated one both drive this very class.
+"""
+
+from collections.abc import Callable, Sequence
+
+from attrs import evolve, field, frozen
+
+from networking.actions import Action, Broadcast, Outbox, Save, SavedState
+from networking.conversation import Conversation
+from networking.documents import Documents, DocumentSettings, check_size
+from networking.election import DropClaim, Election, ElectionSettings, MakeClaim, find_leader
+from networking.links import Links, LinkSettings
+from networking.membership import Membership, MembershipSettings
+from networking.notices import Warnings
+from networking.transport import Address, PeerId, Sign, Verify
+from networking.view import CLAIM_KEY, MEMBER_KEY, RESERVED, Beliefs, View
+from networking.wire import Claim, Life, MemberFact, encode_value
+
+MergePayloads = Callable[[Sequence[bytes]], bytes]
+"""Payloads of all claims known, highest term first -> the payload of a new claim. Not called without any."""
+
+
+class NotLeaderError(Exception):
+    """Only the leader has a payload to set; the message names who leads."""
+
+
+@frozen
+class PeerSettings:
+    membership: MembershipSettings = field(factory=MembershipSettings)
+    documents: DocumentSettings = field(factory=DocumentSettings)
+    election: ElectionSettings = field(factory=ElectionSettings)
+    links: LinkSettings = field(factory=LinkSettings)
+    alone_after_s: float = 2.0
+    """How long a starting node looks for others before it makes a cluster of its own. Lowered, clusters have to merge more often; raised, a single machine waits longer."""
+    gossip_takes_s: float = 2.0
+    """How long versions may differ before digests are exchanged. Lowered, digests are sent for what is on its way; raised, lost gossip is mended later."""
+    volatile_every_s: float = 2.0
+    """Volatile facts are merged and sent at most this often, and more seldom from 11 members on. Lowered, gossip's budget of 20 messages/s is used up sooner."""
+    warning_lasts_s: float = 60.0
+    """How long a warning stays after its cause was last seen. Raised, solved problems are shown longer."""
+
+
+class Peer:
+    def __init__(
+        self,
+        me: PeerId,
+        *,
+        process: int,
+        saved: SavedState,
+        sign: Sign,
+        verify: Verify,
+        merge_payloads: MergePayloads,
+        settings: PeerSettings,
+        may_lead: bool = True,
+    ) -> None:
+        self.me = me
+        self._settings = settings
+        self._merge_payloads = merge_payloads
+        self._saved = evolve(saved, incarnation=saved.incarnation + 1)
+        life = Life(self._saved.incarnation, process)
+        self._documents = Documents(me, life, sign, verify, settings.documents)
+        self._membership = Membership(settings.membership)
+        self._beliefs = Beliefs(me, self._documents, self._membership)
+        self._election = Election(me, settings.election, saved.term)
+        self._links = Links(me, settings.links)
+        self._outbox = Outbox()
+        self._warnings = Warnings(settings.warning_lasts_s)
+        self._conversation = Conversation(
+            me,
+            self._documents,
+            self._membership,
+            self._links,
+            self._outbox,
+            self._warnings,
+            gossip_takes_s=settings.gossip_takes_s,
+        )
+        self._member = MemberFact(may_lead=may_lead)
+        self._started_at: float | None = None
+        self._left = False
+        self._pending: dict[str, bytes] = {}
+        self._flushed_at = float("-inf")
+        self._beat_at = float("-inf")
+
+    @property
+    def addresses(self) -> dict[PeerId, tuple[Address, ...]]:
+        """Where other peers say they can be dialled."""
+        return self._beliefs.addresses
+
+    @property
+    def dropped(self) -> dict[PeerId, int]:
+        """How many messages of each peer could not be read."""
+        return dict(self._conversation.dropped)
+
+    def view(self) -> View:
+        return self._beliefs.snapshot(self._pending, self._warnings.texts)
+
+    # What happens from outside.
+
+    def start(self, now: float, addresses: Sequence[Address]) -> list[Action]:
+        """Begin; ``addresses`` are where this peer can be dialled."""
+        self._started_at = now
+        self._outbox.add(Save(self._saved))
+        self._tell_of_me(now, evolve(self._member, addresses=tuple(addresses)))
+        return self._done(now)
+
+    def connected(self, now: float, connection: int, peer: PeerId, *, outbound: bool) -> list[Action]:
+        """A connection and its control stream are open; ``connection`` is the driver's number for it."""
+        self._conversation.begin(now, connection, peer, outbound=outbound)
+        return self._done(now)
+
+    def disconnected(self, now: float, connection: int) -> list[Action]:
+        self._conversation.end(now, connection)
+        return self._done(now)
+
+    def received(self, now: float, connection: int, data: bytes) -> list[Action]:
+        """A frame arrived on a connection's control stream."""
+        self._conversation.hear(now, connection, data)
+        return self._done(now)
+
+    def gossip_received(self, now: float, data: bytes) -> list[Action]:
+        self._conversation.overhear(now, data)
+        return self._done(now)
+
+    def tick(self, now: float) -> list[Action]:
+        """To be called every ``settings.membership.tick_s``."""
+        if self._left:
+            return []
+        self._conversation.tick(now)
+        self._documents.collect(now, self._beliefs.members)
+        self._outbox.changed |= self._warnings.expire(now)
+        self._flush(now)
+        self._lead(now)
+        self._beat(now)
+        return self._done(now)
+
+    # What this node's own user does.
+
+    def set_fact(self, now: float, key: str, value: bytes, *, volatile: bool = False) -> list[Action]:
+        """Raises FactTooLargeError, and ValueError for a key that belongs to the overlay."""
+        _check_key(key)
+        check_size(key, value)
+        if self._pending.get(key, self._documents.value(self.me, key)) == value:
+            return []
+        self._pending.pop(key, None)
+        if volatile:
+            self._pending[key] = value
+            self._outbox.changed = True
+        else:
+            self._write(now, {key: value})
+        return self._done(now)
+
+    def delete_fact(self, now: float, key: str) -> list[Action]:
+        _check_key(key)
+        self._outbox.changed |= self._pending.pop(key, None) is not None
+        if self._documents.value(self.me, key) is not None:
+            self._write(now, {key: None})
+        return self._done(now)
+
+    def set_payload(self, now: float, payload: bytes) -> list[Action]:
+        """Raises NotLeaderError and FactTooLargeError."""
+        leader = find_leader(self._beliefs.roster)
+        if leader is None or leader.claim is None or leader.peer != self.me:
+            raise NotLeaderError(f"{leader.peer if leader else 'nobody'} leads, not this node ({self.me})")
+        if payload != leader.claim.payload:
+            self._write(now, {CLAIM_KEY: encode_value(evolve(leader.claim, payload=payload))})
+        return self._done(now)
+
+    def set_addresses(self, now: float, addresses: Sequence[Address]) -> list[Action]:
+        if tuple(addresses) != self._member.addresses:
+            self._tell_of_me(now, evolve(self._member, addresses=tuple(addresses)))
+        return self._done(now)
+
+    def leave(self, now: float) -> list[Action]:
+        """Say goodbye to all; nothing happens afterwards."""
+        self._conversation.say_goodbye()
+        actions = self._done(now)
+        self._left = True
+        return actions
+
+    # What follows from it.
+
+    def _done(self, now: float) -> list[Action]:
+        if self._outbox.changed and self._started_at is not None and not self._left:
+            self._lead(now)
+        if self._saved.incarnation != self._documents.life.incarnation:
+            self._save(evolve(self._saved, incarnation=self._documents.life.incarnation))
+        return self._outbox.drain()
+
+    def _lead(self, now: float) -> None:
+        self._take_seat(now)
+        self._election.observe(now, self._beliefs.claims)
+        decision = self._election.decide(now, self._beliefs.roster, self._beliefs.alive)
+        if isinstance(decision, MakeClaim):
+            self._claim(now, decision)
+        elif isinstance(decision, DropClaim):
+            self._write(now, {CLAIM_KEY: None})
+        self._save(
+            evolve(
+                self._saved,
+                term=self._election.highest_term,
+                seniority=max(self._saved.seniority, self._beliefs.highest_seniority),
+            )
+        )
+
+    def _claim(self, now: float, decision: MakeClaim) -> None:
+        mine = self._beliefs.claim_of(self.me)
+        payload = self._merged_payload(now) if decision.anew or mine is None else mine.payload
+        claim = Claim(decision.term, decision.members, payload)
+        self._write(now, {CLAIM_KEY: encode_value(claim)})
+        self._election.observe(now, [(self.me, claim)])
+
+    def _merged_payload(self, now: float) -> bytes:
+        payloads = self._election.payloads
+        if not payloads:
+            return b""
+        try:
+            merged = self._merge_payloads(payloads)
+            check_size(CLAIM_KEY, encode_value(Claim(0, 0, merged)))
+        except Exception as error:
+            text = f"payloads of {len(payloads)} leaders can't be merged ({error}); that of the last one is taken"
+            self._conversation.warn(now, "merge", text)
+            return payloads[0]
+        return merged
+
+    def _take_seat(self, now: float) -> None:
+        """Seniority is given on joining, below everybody's that was ever seen."""
+        if self._member.seniority is None and self._has_joined(now):
+            highest = max(self._saved.seniority, self._beliefs.highest_seniority)
+            self._tell_of_me(now, evolve(self._member, seniority=highest + 1))
+
+    def _has_joined(self, now: float) -> bool:
+        assert self._started_at is not None
+        waited = now - self._started_at
+        if any(link.digest and self._documents.covers(link.digest.documents) for link in self._links.joined):
+            return True
+        is_meeting = any(not link.closing for link in self._links)
+        return waited >= self._settings.alone_after_s * (3 if is_meeting else 1)
+
+    def _flush(self, now: float) -> None:
+        every = max(self._settings.volatile_every_s, len(self._beliefs.members) / 5)
+        if self._pending and now - self._flushed_at >= every:
+            self._flushed_at = now
+            pending, self._pending = self._pending, {}
+            self._write(now, pending, volatile=True)
+
+    def _beat(self, now: float) -> None:
+        times = self._settings.membership
+        if now - self._beat_at >= times.heartbeat_s - times.tick_s / 2:
+            self._beat_at = now
+            self._conversation.beat()
+
+    def _tell_of_me(self, now: float, fact: MemberFact) -> None:
+        self._member = fact
+        self._write(now, {MEMBER_KEY: encode_value(fact)})
+
+    def _write(self, now: float, changes: "dict[str, bytes] | dict[str, None]", *, volatile: bool = False) -> None:
+        for delta in self._documents.write(now, changes, volatile=volatile):
+            self._outbox.add(Broadcast(delta))
+        self._outbox.changed = True
+
+    def _save(self, state: SavedState) -> None:
+        if state != self._saved:
+            self._saved = state
+            self._outbox.add(Save(state))
+
+
+def _check_key(key: str) -> None:
+    if not key or key.startswith(RESERVED):
+        raise ValueError(
+            f"{key!r} can't be a fact's key: it is empty, or begins with {RESERVED!r} like the overlay's own"
+        )

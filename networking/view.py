@@ -1,0 +1,131 @@
+"""What one node believes about the cluster: documents and membership read together, and snapshots of it."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from attrs import frozen
+
+from networking.documents import Documents
+from networking.election import UNSEATED, Candidate, find_leader
+from networking.membership import Membership, MemberState
+from networking.transport import Address, PeerId
+from networking.wire import Claim, MalformedMessageError, MemberFact, decode_claim, decode_member
+
+T = TypeVar("T")
+
+RESERVED = "."
+"""Keys that begin with it belong to the overlay."""
+MEMBER_KEY = RESERVED + "member"
+CLAIM_KEY = RESERVED + "claim"
+
+
+@frozen
+class Member:
+    peer: PeerId
+    state: MemberState
+    seniority: int
+    """The lower, the longer it has been here; ``election.UNSEATED`` until it has joined."""
+    addresses: tuple[Address, ...]
+
+
+@frozen
+class View:
+    me: PeerId
+    members: tuple[Member, ...]
+    """Live and suspect ones, this node included, by seniority."""
+    leader: PeerId | None
+    term: int
+    """The leader's; 0 if there is none."""
+    payload: bytes
+    """Of the leader's claim; empty if there is none."""
+    facts: Mapping[PeerId, Mapping[str, bytes]]
+    """Of all members; values are opaque here (JSON by convention)."""
+    warnings: tuple[str, ...]
+    """Things a person should know."""
+
+    def member(self, peer: PeerId) -> Member | None:
+        return next((each for each in self.members if each.peer == peer), None)
+
+
+class Beliefs:
+    """Reads documents and membership in the overlay's own terms."""
+
+    def __init__(self, me: PeerId, documents: Documents, membership: Membership) -> None:
+        self._me = me
+        self._documents = documents
+        self._membership = membership
+
+    @property
+    def members(self) -> list[PeerId]:
+        """This peer included."""
+        return sorted({self._me, *self._membership.states})
+
+    @property
+    def alive(self) -> int:
+        """How many members are heard, this peer included."""
+        return 1 + sum(state is MemberState.ALIVE for state in self._membership.states.values())
+
+    @property
+    def roster(self) -> list[Candidate]:
+        return [self._candidate(peer) for peer in self.members]
+
+    @property
+    def claims(self) -> list[tuple[PeerId, Claim]]:
+        """In all documents held, those of the dead included."""
+        claims = ((owner, self.claim_of(owner)) for owner in self._documents.owners)
+        return [(owner, claim) for owner, claim in claims if claim]
+
+    @property
+    def highest_seniority(self) -> int:
+        facts = (self.member_fact(owner) for owner in self._documents.owners)
+        return max((fact.seniority for fact in facts if fact and fact.seniority is not None), default=0)
+
+    @property
+    def addresses(self) -> dict[PeerId, tuple[Address, ...]]:
+        """Where other peers say they can be dialled."""
+        facts = {owner: self.member_fact(owner) for owner in self._documents.owners if owner != self._me}
+        return {owner: fact.addresses for owner, fact in facts.items() if fact}
+
+    def member_fact(self, peer: PeerId) -> MemberFact | None:
+        return _lenient(decode_member, self._documents.value(peer, MEMBER_KEY))
+
+    def claim_of(self, peer: PeerId) -> Claim | None:
+        return _lenient(decode_claim, self._documents.value(peer, CLAIM_KEY))
+
+    def snapshot(self, pending: Mapping[str, bytes], warnings: tuple[str, ...]) -> View:
+        """``pending``: own facts that are not out yet."""
+        roster = self.roster
+        leader = find_leader(roster)
+        claim = leader.claim if leader else None
+        members = [self._describe(each) for each in roster]
+        return View(
+            me=self._me,
+            members=tuple(sorted(members, key=lambda each: (each.seniority, each.peer))),
+            leader=leader.peer if leader else None,
+            term=claim.term if claim else 0,
+            payload=claim.payload if claim else b"",
+            facts={each.peer: self._public_facts(each.peer, pending) for each in roster},
+            warnings=warnings,
+        )
+
+    def _candidate(self, peer: PeerId) -> Candidate:
+        fact = self.member_fact(peer) or MemberFact()
+        seniority = UNSEATED if fact.seniority is None else fact.seniority
+        return Candidate(peer, seniority, fact.may_lead, self.claim_of(peer))
+
+    def _describe(self, candidate: Candidate) -> Member:
+        fact = self.member_fact(candidate.peer) or MemberFact()
+        state = self._membership.states.get(candidate.peer, MemberState.ALIVE)
+        return Member(candidate.peer, state, candidate.seniority, fact.addresses)
+
+    def _public_facts(self, peer: PeerId, pending: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        facts = self._documents.values(peer) | (dict(pending) if peer == self._me else {})
+        return {key: value for key, value in sorted(facts.items()) if not key.startswith(RESERVED)}
+
+
+def _lenient(read: Callable[[bytes], T], value: bytes | None) -> T | None:
+    """A value of another version that can't be read counts as absent."""
+    try:
+        return None if value is None else read(value)
+    except MalformedMessageError:
+        return None
