@@ -122,7 +122,8 @@ class _Pair:
                     self._description = f"tls {endpoint}"
                     self._keep_outgoing(outgoing)
                     return
-            self._post(LinkDelayed(self._epoch, "; ".join(reasons) or "no address of the next stage is known"))
+            if retry_s == _LONGEST_RETRY_S:  # before that, the next stage may only not have been told of us yet
+                self._post(LinkDelayed(self._epoch, "; ".join(reasons) or "no address of the next stage is known"))
             self._closed.wait(retry_s)
             retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
 

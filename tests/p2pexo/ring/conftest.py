@@ -1,0 +1,134 @@
+"""Rings of real stage processes on loopback, with the scripted engine unless a test brings another."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import define
+
+from p2pexo.generation.events import Delta, Event
+from p2pexo.generation.request import Message, Request, Role, Sampling
+from p2pexo.ring.plan import Epoch, Placement, StagePlan
+from p2pexo.ring.scripted import Script
+from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
+from p2pexo.ring.supervisor import StageProcess
+
+SCRIPTED_ENGINE = "p2pexo.ring.scripted:kit"
+
+
+def epoch(count: int) -> Epoch:
+    return Epoch(1, count, "leader")
+
+
+def make_placement(layers: int, stages: int, *, precision: str = "auto") -> Placement:
+    cuts = [round(layers * rank / stages) for rank in range(stages + 1)]
+    plans = tuple(StagePlan("peer", first, end) for first, end in pairwise(cuts))
+    return Placement("p1", "test/model", "r1", epoch(1), plans, precision=precision)
+
+
+async def wait_for(process: StageProcess, *phases: StagePhase) -> StageStatus:
+    with trio.fail_after(30):
+        async for status in process.statuses():
+            if status.phase in phases:
+                return status
+            if status.phase is StagePhase.FAILED:
+                break
+    raise AssertionError(f"the stage never became {phases}: {process.status}")
+
+
+@define
+class Ring:
+    processes: list[StageProcess]
+    nursery: trio.Nursery
+
+    @property
+    def first(self) -> StageProcess:
+        return self.processes[0]
+
+    async def start(self, rank: int) -> None:
+        await self.nursery.start(self.processes[rank].run)
+
+    async def replace(self, rank: int, engine: str = SCRIPTED_ENGINE) -> None:
+        """A fresh process in the place of one that is gone."""
+        self.processes[rank] = StageProcess(self.processes[rank].spec, name=f"stage {rank}", engine=engine)
+        await self.start(rank)
+
+    async def form(self, count: int) -> None:
+        """Tell all stages their neighbours in an epoch; wait until all are ready."""
+        size = len(self.processes)
+        ready = (StagePhase.LISTENING, StagePhase.BROKEN, StagePhase.READY)
+        statuses = [await wait_for(each, *ready) for each in self.processes]
+        for rank, process in enumerate(self.processes):
+            following = statuses[(rank + 1) % size]
+            neighbours = Neighbours(
+                epoch(count), statuses[rank - 1].certificate, following.certificate, following.endpoints
+            )
+            await process.join(None if size == 1 else neighbours)
+        for process in self.processes:
+            with trio.fail_after(30):
+                async for status in process.statuses():
+                    if status.phase is StagePhase.READY and status.epoch == epoch(count):
+                        break
+
+    async def ask(self, request: Request) -> list[Event]:
+        with trio.fail_after(30):
+            async with self.first.generate(request) as events:
+                return [event async for event in events]
+
+
+RingOf = Callable[..., AbstractAsyncContextManager[Ring]]
+
+
+@pytest.fixture
+def ring_of(tmp_path: Path) -> RingOf:
+    """``async with ring_of(3) as ring``: that many stages, formed in epoch 1."""
+
+    @asynccontextmanager
+    async def ring_of(stages: int, script: Script | None = None, *, form: bool = True) -> AsyncIterator[Ring]:
+        script = script or Script()
+        script.write(tmp_path)
+        placement = make_placement(script.layers, stages)
+        async with running_ring(placement, tmp_path, SCRIPTED_ENGINE) as ring:
+            if form:
+                await ring.form(1)
+            yield ring
+
+    return ring_of
+
+
+@asynccontextmanager
+async def running_ring(
+    placement: Placement, directory: Path, engine: str, environment: dict[str, str] | None = None
+) -> AsyncIterator[Ring]:
+    processes = [
+        StageProcess(
+            StageSpec(placement, rank, directory, ("127.0.0.1",)),
+            environment=environment or {},
+            name=f"stage {rank}",
+            engine=engine,
+        )
+        for rank in range(len(placement.stages))
+    ]
+    async with trio.open_nursery() as nursery:
+        ring = Ring(processes, nursery)
+        for rank in range(len(processes)):
+            await ring.start(rank)
+        yield ring
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def request_for() -> Callable[..., Request]:
+    def request_for(content: str, *, id: str = "r1", max_tokens: int | None = 20, **changes: object) -> Request:
+        changes.setdefault("sampling", Sampling(temperature=0.0))
+        return Request(id, "test/model", (Message(Role.USER, content),), max_tokens=max_tokens, **changes)  # type: ignore[arg-type]
+
+    return request_for
+
+
+@pytest.fixture
+def tokens_in() -> Callable[[list[Event]], list[int]]:
+    return lambda events: [token for event in events if isinstance(event, Delta) for token in event.tokens]

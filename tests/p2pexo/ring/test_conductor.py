@@ -1,0 +1,135 @@
+"""Stage 0's part, driven by hand against one scripted stage that holds all layers."""
+
+from collections import defaultdict
+
+import pytest
+
+from p2pexo.engine.batch import BatchResult
+from p2pexo.engine.scheduler import Limits, Scheduler
+from p2pexo.generation.errors import RingBrokenError
+from p2pexo.generation.events import Delta, Failed, Finished, FinishReason, Progress, Started, Waiting
+from p2pexo.ring.conductor import Conductor
+from p2pexo.ring.scripted import Script, ScriptedStage, ScriptedText
+
+
+class Desk:
+    def __init__(self, script: Script | None = None, limits: Limits | None = None) -> None:
+        script = script or Script()
+        self.events = defaultdict(list)
+        self.engine = ScriptedStage(script, 0, script.layers)
+        self.now = 0.0
+        self.conductor = Conductor(
+            ScriptedText(script),
+            lambda call, event: self.events[call].append(event),
+            Scheduler(limits or Limits()),
+            lambda: self.now,
+        )
+
+    def step(self) -> bool:
+        """Compute one batch, which takes a second; whether there was any."""
+        batch = self.conductor.next_batch()
+        if batch is None:
+            return False
+        self.now += 1.0
+        result = self.engine.run(batch, None)
+        assert isinstance(result, BatchResult)
+        self.conductor.apply(result)
+        return True
+
+    def run(self) -> None:
+        while self.step():
+            pass
+
+
+def test_events_come_in_their_order(request_for):
+    desk = Desk()
+    desk.conductor.submit(1, request_for("hello", max_tokens=3))
+    desk.run()
+    kinds = [type(event) for event in desk.events[1]]
+    assert kinds == [Started, Progress, Delta, Delta, Delta, Finished]
+    assert [event.index for event in desk.events[1] if isinstance(event, Delta)] == [0, 1, 2]
+
+
+def test_finished_tells_how_long_prefill_and_decode_took(request_for):
+    desk = Desk(limits=Limits(rows=2))
+    desk.conductor.submit(1, request_for("hello", max_tokens=5))
+    desk.run()
+    finished = desk.events[1][-1]
+    assert (finished.prefill_s, finished.decode_s) == (3.0, 4.0)
+
+
+def test_nothing_is_left_in_the_caches_behind_an_answer(request_for):
+    desk = Desk()
+    for call in range(3):
+        desk.conductor.submit(call, request_for("hello", id=str(call), max_tokens=3))
+    desk.run()
+    assert [events[-1].reason for events in desk.events.values()] == [FinishReason.LENGTH] * 3
+    assert desk.engine._states == {}
+
+
+def test_a_second_request_waits_and_is_told_so(request_for):
+    desk = Desk()
+    desk.conductor.submit(1, request_for("hello", id="a", max_tokens=3))
+    desk.conductor.submit(2, request_for("world", id="b", max_tokens=3))
+    desk.step()
+    assert desk.events[2] == [Waiting("requests that come first: 1")]
+    desk.run()
+    assert isinstance(desk.events[2][1], Started)
+    assert isinstance(desk.events[2][-1], Finished)
+
+
+def test_a_cancelled_request_says_nothing_more_and_leaves_no_cache(request_for):
+    desk = Desk()
+    desk.conductor.submit(1, request_for("hello", max_tokens=None))
+    desk.step()
+    desk.step()
+    before = list(desk.events[1])
+    desk.conductor.cancel(1)
+    desk.run()
+    assert desk.events[1] == before
+    assert desk.engine._states == {}
+
+
+def test_a_waiting_request_can_be_cancelled(request_for):
+    desk = Desk()
+    for call in (1, 2, 3):
+        desk.conductor.submit(call, request_for("hello", id=str(call), max_tokens=2))
+    desk.conductor.cancel(2)
+    desk.run()
+    assert [type(event) for event in desk.events[2]] == [Waiting]
+    assert isinstance(desk.events[3][-1], Finished)
+
+
+def test_a_full_queue_refuses_the_next_request(request_for):
+    desk = Desk(limits=Limits(waiting=2))
+    for call in range(4):
+        desk.conductor.submit(call, request_for("hello", id=str(call)))
+    (refused,) = desk.events[3]
+    assert (refused.error.kind, refused.error.retry_after_s) == ("overloaded", 5)
+
+
+def test_every_request_is_told_when_the_ring_breaks_and_later_ones_run(request_for):
+    desk = Desk()
+    for call in (1, 2):
+        desk.conductor.submit(call, request_for("hello", id=str(call)))
+    batch = desk.conductor.next_batch()
+    desk.engine.clear()
+    desk.conductor.fail_all(RingBrokenError("gone"))
+    assert [events[-1].error.kind for events in desk.events.values()] == ["ring_broken"] * 2
+    desk.conductor.apply(BatchResult(batch.number))
+    desk.conductor.submit(3, request_for("hello", id="3", max_tokens=2))
+    desk.run()
+    assert isinstance(desk.events[3][-1], Finished)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"), [("", "invalid_request"), ("a" * 512, "context_length_exceeded"), ("Ä", "engine")]
+)
+def test_what_is_wrong_with_a_request_is_its_own_failure(request_for, content: str, kind: str):
+    desk = Desk()
+    desk.conductor.submit(1, request_for(content, id="bad"))
+    (failed,) = desk.events[1]
+    assert isinstance(failed, Failed) and failed.error.kind == kind
+    desk.conductor.submit(2, request_for("hello", max_tokens=2))
+    desk.run()
+    assert isinstance(desk.events[2][-1], Finished)

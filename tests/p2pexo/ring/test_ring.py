@@ -1,0 +1,232 @@
+"""Rings of real processes: what a request, a fault and a new epoch do to them."""
+
+import os
+import signal
+
+import pytest
+import trio
+
+from p2pexo.generation.events import Delta, Failed, Finished, FinishReason, Progress, Started, Waiting
+from p2pexo.ring.scripted import Script
+from p2pexo.ring.stage import StagePhase
+
+
+def test_the_answer_is_the_same_for_any_number_of_stages(ring_of, request_for, tokens_in):
+    async def answer(stages: int) -> list[int]:
+        async with ring_of(stages) as ring:
+            events = await ring.ask(request_for("hello world", max_tokens=40))
+            assert isinstance(events[0], Started)
+            assert isinstance(events[-1], Finished)
+            assert events[-1].usage.completion_tokens == 40
+            return tokens_in(events)
+
+    answers = [trio.run(answer, stages) for stages in (1, 2, 3)]
+    assert len(answers[0]) == 40
+    assert answers[1] == answers[0]
+    assert answers[2] == answers[0]
+
+
+def test_a_long_prompt_is_prefilled_in_chunks_and_says_how_far_it_is(ring_of, request_for, tokens_in):
+    prompt = "the quick brown fox " * 30
+
+    async def progress(stages: int) -> tuple[list[Progress], list[int]]:
+        async with ring_of(stages, Script(context_length=1000)) as ring:
+            events = await ring.ask(request_for(prompt, max_tokens=5))
+            return [event for event in events if isinstance(event, Progress)], tokens_in(events)
+
+    alone, ring = trio.run(progress, 1), trio.run(progress, 3)
+    assert [each.processed for each in ring[0]] == [256, 512, 600]
+    assert ring == alone
+
+
+def test_a_bad_request_fails_alone(ring_of, request_for, tokens_in):
+    async def main():
+        async with ring_of(3, Script(poison="poison", poison_layer=3)) as ring:
+            before = tokens_in(await ring.ask(request_for("hello")))
+            (not_text,) = await ring.ask(request_for("ÄÖ"))
+            (too_long,) = await ring.ask(request_for("a" * 512))
+            *_, poisoned = await ring.ask(request_for("drink poison"))
+            assert not_text.error.kind == "engine"
+            assert too_long.error.kind == "context_length_exceeded"
+            assert "512" in too_long.error.message
+            assert poisoned.error.kind == "engine"
+            assert "RuntimeError on stage 1: the prompt is poisoned" in poisoned.error.message
+            assert tokens_in(await ring.ask(request_for("hello"))) == before
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("layer", [0, 5])
+def test_a_failure_on_the_first_or_last_stage_reaches_its_request(ring_of, request_for, layer: int):
+    async def main():
+        async with ring_of(3, Script(poison="poison", poison_layer=layer)) as ring:
+            *_, poisoned = await ring.ask(request_for("poison"))
+            assert isinstance(poisoned, Failed) and "the prompt is poisoned" in poisoned.error.message
+            assert isinstance((await ring.ask(request_for("hello")))[-1], Finished)
+
+    trio.run(main)
+
+
+def test_requests_wait_for_one_another_in_order(ring_of, request_for, tokens_in):
+    async def main():
+        async with ring_of(2, Script(batch_s=0.002)) as ring:
+            finished: list[str] = []
+
+            async def ask(content: str, *, task_status) -> None:
+                async with ring.first.generate(request_for(content, id=content, max_tokens=10)) as events:
+                    task_status.started()
+                    seen = [event async for event in events]
+                finished.append(content)
+                assert isinstance(seen[0], Started if content == "first" else Waiting)
+
+            async with trio.open_nursery() as nursery:
+                for content in ("first", "second", "third"):
+                    await nursery.start(ask, content)
+            assert finished == ["first", "second", "third"]
+
+    trio.run(main)
+
+
+def test_leaving_cancels_and_the_next_request_runs_at_once(ring_of, request_for, tokens_in):
+    async def main():
+        async with ring_of(3, Script(context_length=100_000)) as ring:
+            expected = tokens_in(await ring.ask(request_for("hello")))
+            async with ring.first.generate(request_for("hello", max_tokens=None)) as events:
+                async for event in events:
+                    if isinstance(event, Delta):
+                        break
+            assert tokens_in(await ring.ask(request_for("hello"))) == expected
+
+    trio.run(main)
+
+
+def test_a_replayed_request_goes_on_where_it_was(ring_of, request_for, tokens_in):
+    async def main():
+        async with ring_of(2) as ring:
+            whole = tokens_in(await ring.ask(request_for("hello", max_tokens=20)))
+            replay = request_for("hello", max_tokens=20, attempt=1, replayed_tokens=tuple(whole[:8]))
+            events = await ring.ask(replay)
+            first = next(event for event in events if isinstance(event, Delta))
+            assert first.index == 8
+            assert tokens_in(events) == whole[8:]
+            assert events[-1].usage.completion_tokens == 20
+
+            complete = request_for("hello", max_tokens=20, attempt=2, replayed_tokens=tuple(whole))
+            assert [type(event) for event in await ring.ask(complete)] == [Started, Finished]
+
+    trio.run(main)
+
+
+def test_a_higher_attempt_supersedes_a_lower_one(ring_of, request_for):
+    async def main():
+        async with (
+            ring_of(1, Script(batch_s=0.005)) as ring,
+            ring.first.generate(request_for("hello", max_tokens=None)) as events,
+        ):
+            await events.receive()
+            (equal,) = await ring.ask(request_for("hello"))
+            assert equal.error.kind == "invalid_request"
+            assert isinstance((await ring.ask(request_for("hello", attempt=1)))[-1], Finished)
+            with trio.fail_after(5):
+                *_, last = [event async for event in events]
+            assert "superseded by attempt 1" in last.error.message
+
+    trio.run(main)
+
+
+def test_a_killed_stage_breaks_the_ring_and_a_fresh_one_mends_it(ring_of, request_for, tokens_in):
+    async def main():
+        async with ring_of(3, Script(batch_s=0.002)) as ring:
+            expected = tokens_in(await ring.ask(request_for("hello")))
+            survivors = [ring.processes[0], ring.processes[2]]
+            pids = [each.pid for each in survivors]
+            async with ring.first.generate(request_for("hello", max_tokens=None)) as events:
+                async for event in events:
+                    if isinstance(event, Delta) and event.index == 5:
+                        os.kill(ring.processes[1].pid, signal.SIGKILL)
+                last = event
+            assert isinstance(last, Failed) and last.error.kind == "ring_broken"
+            for process in survivors:
+                with trio.fail_after(10):
+                    async for status in process.statuses():
+                        if status.phase is StagePhase.BROKEN:
+                            break
+            with trio.fail_after(10):
+                *_, dead = [status async for status in ring.processes[1].statuses()]
+            assert (dead.phase, "SIGKILL" in dead.reason) == (StagePhase.FAILED, True)
+            (refused,) = await ring.ask(request_for("hello"))
+            assert refused.error.kind == "ring_broken"
+
+            seen: list[StagePhase] = []
+
+            async def watch() -> None:
+                async for status in ring.first.statuses():
+                    seen.append(status.phase)
+
+            ring.nursery.start_soon(watch)
+            await ring.replace(1)
+            await ring.form(2)
+            assert tokens_in(await ring.ask(request_for("hello"))) == expected
+            assert [each.pid for each in survivors] == pids
+            assert StagePhase.LOADING not in seen
+
+    trio.run(main)
+
+
+def test_a_new_epoch_ends_the_requests_of_the_old_one(ring_of, request_for, tokens_in):
+    async def main():
+        async with ring_of(2, Script(batch_s=0.002)) as ring:
+            expected = tokens_in(await ring.ask(request_for("hello")))
+            async with ring.first.generate(request_for("hello", max_tokens=None)) as events:
+                await events.receive()
+                await ring.form(2)
+                *_, last = [event async for event in events]
+            assert last.error.kind == "ring_broken"
+            assert tokens_in(await ring.ask(request_for("hello"))) == expected
+
+    trio.run(main)
+
+
+def test_the_end_of_stage_0_itself_fails_its_requests(ring_of, request_for):
+    async def main():
+        async with ring_of(2, Script(batch_s=0.002)) as ring:
+            async with ring.first.generate(request_for("hello", max_tokens=None)) as events:
+                await events.receive()
+                os.kill(ring.first.pid, signal.SIGKILL)
+                with trio.fail_after(10):
+                    *_, last = [event async for event in events]
+            assert last.error.kind == "ring_broken"
+            assert "SIGKILL" in last.error.message
+            (after,) = await ring.ask(request_for("hello"))
+            assert after.error.kind == "ring_broken"
+
+    trio.run(main)
+
+
+def test_an_interrupt_leaves_a_stage_alone(ring_of, request_for):
+    async def main():
+        async with ring_of(2) as ring:
+            for process in ring.processes:
+                os.kill(process.pid, signal.SIGINT)
+            assert isinstance((await ring.ask(request_for("hello")))[-1], Finished)
+
+    trio.run(main)
+
+
+def test_a_request_before_the_ring_stands_is_told_so(ring_of, request_for):
+    async def main():
+        async with ring_of(2, form=False) as ring:
+            (refused,) = await ring.ask(request_for("hello"))
+            assert refused.error.kind == "ring_broken"
+            assert "not ready" in refused.error.message
+
+    trio.run(main)
+
+
+def test_a_context_that_is_full_ends_the_answer(ring_of, request_for, tokens_in):
+    async def main():
+        async with ring_of(2, Script(context_length=30)) as ring:
+            events = await ring.ask(request_for("hello", max_tokens=None))
+            assert (events[-1].reason, len(tokens_in(events))) == (FinishReason.LENGTH, 25)
+
+    trio.run(main)
