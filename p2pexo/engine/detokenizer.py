@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 Decode = Callable[[Sequence[int]], str]
 
 _REPLACEMENT = "\ufffd"
-_LONGEST_PARTIAL = 3
-"""A UTF-8 character has four bytes at most, so at most three marks at the end stand for one that is still growing."""
 
 
 class Detokenizer:
@@ -28,7 +26,7 @@ class Detokenizer:
     def push(self, token: int) -> str:
         self._new.append(token)
         text = self._decode(self._context + self._new)
-        settled = text[: len(text) - _growing(text)]
+        settled = text.rstrip(_REPLACEMENT)
         delta = settled[len(self._sent) :]
         if delta and settled == text:
             self._context, self._new = self._new, []
@@ -43,8 +41,3 @@ class Detokenizer:
         delta = text[len(self._sent) :]
         self._sent = text
         return delta
-
-
-def _growing(text: str) -> int:
-    marks = len(text) - len(text.rstrip(_REPLACEMENT))
-    return min(marks, _LONGEST_PARTIAL)

@@ -49,6 +49,7 @@ class StageEngine:
         self._sequences: dict[int, Sequence] = {}
         self.layers_total = int(config["num_hidden_layers"])
         self.hidden_size = int(config["hidden_size"])
+        self._vocabulary = int(config["vocab_size"])
         self.is_first = first_layer == 0
         self.is_last = end_layer == self.layers_total
         self.weight_bytes = sum(array.nbytes for array in arrays(family.model))
@@ -102,7 +103,9 @@ class StageEngine:
                 outputs.append(rows)
             elif (result := self._sample(entry, rows)) is not None:
                 results.append(result)
-        return self._result(batch, results) if self.is_last else self._rows(outputs)
+        if self.is_last:
+            return _result(batch, results)
+        return to_wire(mx.concatenate(outputs)) if outputs else memoryview(b"")
 
     def clear(self) -> None:
         """Forget all sequences, for a new epoch. The weights stay."""
@@ -125,6 +128,8 @@ class StageEngine:
         return rows
 
     def _sequence(self, entry: Entry) -> Sequence:
+        if not all(0 <= token < self._vocabulary for token in entry.tokens):  # MLX reads beyond its arrays, unchecked
+            raise SequenceError(f"a token of sequence {entry.sequence} is not among the model's {self._vocabulary}")
         if entry.position == 0:
             self._sequences[entry.sequence] = Sequence(self._family.new_caches())
         sequence = self._sequences.get(entry.sequence)
@@ -158,15 +163,10 @@ class StageEngine:
             return SequenceFailure(entry.sequence, "the model gave no numbers for it (NaN logits)")
         return Sampled(entry.sequence, int(cast(int, token.item())))
 
-    def _rows(self, outputs: list[mx.array]) -> memoryview:
-        return to_wire(mx.concatenate(outputs) if outputs else mx.zeros((0, self.hidden_size), dtype=self._dtype))
 
-    def _result(self, batch: Batch, results: list[Sampled | SequenceFailure]) -> BatchResult:
-        return BatchResult(
-            batch.number,
-            tuple(each for each in results if isinstance(each, Sampled)),
-            tuple(each for each in results if isinstance(each, SequenceFailure)),
-        )
+def _result(batch: Batch, results: list[Sampled | SequenceFailure]) -> BatchResult:
+    sampled = tuple(each for each in results if isinstance(each, Sampled))
+    return BatchResult(batch.number, sampled, tuple(each for each in results if isinstance(each, SequenceFailure)))
 
 
 def _compute_dtype(family: Family) -> mx.Dtype:

@@ -54,6 +54,11 @@ class TextModel:
         guarded, guard = self._controls.guard([_as_template_sees_it(message) for message in _merged(messages)])
         return self._controls.encode(self._template.render(guarded), guard)
 
+    def encode_plain(self, text: str) -> list[int]:
+        """The tokens of a text in which control tokens are plain text."""
+        (guarded,), guard = self._controls.guard([text])
+        return self._controls.encode(guarded, guard)
+
     def decode(self, tokens: Sequence[int]) -> str:
         """Text without control tokens; bytes that are no character come out as U+FFFD."""
         return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
