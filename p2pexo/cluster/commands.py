@@ -7,8 +7,8 @@ import trio
 from attrs import frozen
 from cattrs.strategies import configure_tagged_union
 
+from networking.overlay import Overlay
 from networking.transport import PeerId, TransportError
-from p2pexo.cluster.seams import Overlay
 from p2pexo.generation.codec import converter, decode, encode
 from p2pexo.generation.errors import ErrorReport, UnavailableError, from_report
 from p2pexo.models.card import Card

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 
 from attrs import evolve
 
+from networking.overlay import Overlay
 from p2pexo.cluster.commands import DeleteCommand, PlaceCommand, send_command
 from p2pexo.cluster.describe import describe
 from p2pexo.cluster.observed import Cluster, observe
-from p2pexo.cluster.seams import Overlay, Store
+from p2pexo.cluster.seams import Store
 from p2pexo.cluster.snapshot import ClusterSnapshot
 from p2pexo.generation.errors import ModelNotFoundError
 from p2pexo.models.card import Card

@@ -8,10 +8,11 @@ import structlog
 import trio
 from attrs import evolve, frozen
 
+from networking.overlay import Overlay
 from networking.transport import Sign
 from p2pexo.cluster.assignments import LOADED, Assignment, may_join, sign_certificate
 from p2pexo.cluster.facts import StageFact, stage_key
-from p2pexo.cluster.seams import Overlay, Stage, StartStage
+from p2pexo.cluster.seams import Stage, StartStage
 from p2pexo.generation.codec import encode
 from p2pexo.models.card import Card
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus

@@ -7,6 +7,7 @@ from time import time
 import structlog
 import trio
 
+from networking.overlay import Overlay
 from networking.transport import PeerId
 from p2pexo.cluster import placements as edit
 from p2pexo.cluster.commands import (
@@ -23,7 +24,6 @@ from p2pexo.cluster.facts import Deletion, Placements
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.placement import plan
 from p2pexo.cluster.repair import Memory, Moment, candidates, decide
-from p2pexo.cluster.seams import Overlay
 from p2pexo.generation.codec import DecodeError, encode
 from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError
 from p2pexo.models.card import Card

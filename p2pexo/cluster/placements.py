@@ -67,10 +67,17 @@ def claim_for_user(placements: Placements, placement: Placement) -> Placements:
 
 
 def delete(placements: Placements, deletion: Deletion) -> Placements:
+    """Of the failures of a model only the last is kept in full, so that trying again and again does not fill the payload."""
+    model = deletion.failed.model if deletion.failed else None
+    others = [
+        evolve(each, failed=None) if each.failed and each.failed.model == model else each
+        for each in placements.deletions
+        if each.placement_id != deletion.placement_id
+    ]
     return evolve(
         placements,
         placements=[each for each in placements.placements if each.id != deletion.placement_id],
-        deletions=(*(each for each in placements.deletions if each.placement_id != deletion.placement_id), deletion),
+        deletions=(*others, deletion),
         troubles=_without(placements.troubles, deletion.placement_id),
     )
 

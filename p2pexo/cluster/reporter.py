@@ -5,8 +5,9 @@ from collections.abc import Callable
 import trio
 from attrs import evolve
 
+from networking.overlay import Overlay
 from p2pexo.cluster.facts import MODELS_KEY, NODE_KEY, ModelsFact, NodeFacts
-from p2pexo.cluster.seams import Overlay, Store
+from p2pexo.cluster.seams import Store
 from p2pexo.generation.codec import encode
 
 MEASURE_EVERY_S = 5.0

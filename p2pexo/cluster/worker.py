@@ -15,7 +15,6 @@ from p2pexo.cluster.assignments import Assignment, AssignmentKey, Ledger, differ
 from p2pexo.cluster.keeper import StageKeeper, Surroundings
 from p2pexo.cluster.observed import observe
 from p2pexo.cluster.seams import Stage
-from p2pexo.ring.plan import Placement
 
 log = structlog.get_logger(__name__)
 
@@ -28,10 +27,10 @@ class Worker:
         self._stopping: list[StageKeeper] = []
         self._ledger = Ledger()
 
-    def first_stage(self, placement_id: str) -> tuple[Stage, Placement] | None:
-        """The running stage 0 of a placement on this node, and the placement in its present epoch."""
+    def first_stage(self, placement_id: str) -> Stage | None:
+        """Stage 0 of a placement, if this node runs it."""
         keeper = self._keepers.get((placement_id, 0))
-        return (keeper.stage, keeper.assignment.placement) if keeper and keeper.stage else None
+        return keeper.stage if keeper else None
 
     async def run(self) -> None:
         """Until cancelled; then all stage processes have ended."""

@@ -1,98 +1,72 @@
 """Answers generation streams on the node that runs stage 0: a request in, events out, until the reader has gone."""
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
-import structlog
 import trio
 
+from networking.overlay import Overlay
 from networking.transport import Stream, StreamClosedError
 from p2pexo.cluster.observed import observe
-from p2pexo.cluster.seams import Overlay, Stage
+from p2pexo.cluster.seams import Stage
 from p2pexo.generation.codec import DecodeError, decode, encode_event
-from p2pexo.generation.errors import (
-    GenerationError,
-    InvalidRequestError,
-    PlacementDeletedError,
-    RingBrokenError,
-)
+from p2pexo.generation.errors import GenerationError, InvalidRequestError, PlacementDeletedError, RingBrokenError
 from p2pexo.generation.events import Event, Failed, Finished
-from p2pexo.ring.plan import Placement
 from p2pexo.serving.calls import GENERATE_PROTOCOL, GenerateCall
-from p2pexo.serving.channels import produced
 
-FirstStage = Callable[[str], tuple[Stage, Placement] | None]
+FirstStage = Callable[[str], Stage | None]
 """The stage 0 that this node runs of a placement, None if it doesn't."""
-
-log = structlog.get_logger(__name__)
 
 
 class Host:
+    """Serves as soon as it is made. Which attempt at a request counts is the stage's own business."""
+
     def __init__(self, overlay: Overlay, first_stage: FirstStage) -> None:
         self._overlay = overlay
         self._first_stage = first_stage
         overlay.serve_streams(GENERATE_PROTOCOL, self._serve)
 
-    @asynccontextmanager
-    async def generate(self, call: GenerateCall) -> AsyncGenerator[trio.MemoryReceiveChannel[Event]]:
-        """The events of a request, ended by ``Finished`` or ``Failed``. Leaving the block cancels the request."""
+    async def _serve(self, stream: Stream) -> None:
+        """One stream; when its reader goes, so does the request."""
+        async with trio.open_nursery() as nursery:
+            await self._answer(stream, nursery)
+            nursery.cancel_scope.cancel()
 
-        async def produce(send: trio.MemorySendChannel[Event]) -> None:
+    async def _answer(self, stream: Stream, nursery: trio.Nursery) -> None:
+        with suppress(StreamClosedError):
             try:
-                await self._relay(call, send)
+                call = decode(await stream.receive(), GenerateCall)
+                nursery.start_soon(_cancel_when_left, stream, nursery.cancel_scope)
+                await self._relay(call, stream)
+            except DecodeError as error:
+                await _fail(stream, InvalidRequestError(f"not a request of this version: {error}"))
             except GenerationError as error:
-                await send.send(Failed(error.report()))
+                await _fail(stream, error)
+            await stream.finish()
 
-        async with produced(produce) as channel:
-            yield channel
-
-    async def _relay(self, call: GenerateCall, send: trio.MemorySendChannel[Event]) -> None:
-        stage = self._stage(call.placement_id)
-        async with stage.generate(call.request) as events:
+    async def _relay(self, call: GenerateCall, stream: Stream) -> None:
+        """Raises RingBrokenError or PlacementDeletedError if the stage goes before the answer is complete."""
+        async with self._stage(call.placement_id).generate(call.request) as events:
             async for event in events:
-                if isinstance(event, Failed) and event.error.kind == RingBrokenError.kind:
+                if _is_broken(event):
                     self._raise_if_deleted(call.placement_id)
-                await send.send(event)
+                await stream.send(encode_event(event))
                 if isinstance(event, Finished | Failed):
                     return
         self._raise_if_deleted(call.placement_id)
         raise RingBrokenError(f"stage 0 of placement {call.placement_id} ended in the middle of the answer")
 
     def _stage(self, placement_id: str) -> Stage:
-        found = self._first_stage(placement_id)
-        if found is None:
+        stage = self._first_stage(placement_id)
+        if stage is None:
             self._raise_if_deleted(placement_id)
             raise RingBrokenError(f"stage 0 of placement {placement_id} does not run on this node, or not yet")
-        return found[0]
+        return stage
 
     def _raise_if_deleted(self, placement_id: str) -> None:
         deletion = observe(self._overlay.view).placements.deletion_of(placement_id)
-        if deletion is not None:
+        if deletion is not None and deletion.failed is None:
             raise PlacementDeletedError(f"the model was stopped: {deletion.reason}")
-
-    async def _serve(self, stream: Stream) -> None:
-        """One stream; when its reader goes, so does the request."""
-        with suppress(StreamClosedError):
-            try:
-                call = decode(await stream.receive(), GenerateCall)
-            except DecodeError as error:
-                refusal = InvalidRequestError(f"not a request of this version: {error}")
-                await stream.send(encode_event(Failed(refusal.report())))
-                return
-            await self._answer(call, stream)
-
-    async def _answer(self, call: GenerateCall, stream: Stream) -> None:
-        async with self.generate(call) as events, trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_when_left, stream, nursery.cancel_scope)
-            await _send_events(events, stream)
-            nursery.cancel_scope.cancel()
-
-
-async def _send_events(events: trio.MemoryReceiveChannel[Event], stream: Stream) -> None:
-    with suppress(StreamClosedError):
-        async for event in events:
-            await stream.send(encode_event(event))
-        await stream.finish()
 
 
 async def _cancel_when_left(stream: Stream, scope: trio.CancelScope) -> None:
@@ -101,3 +75,11 @@ async def _cancel_when_left(stream: Stream, scope: trio.CancelScope) -> None:
         while True:
             await stream.receive()
     scope.cancel()
+
+
+async def _fail(stream: Stream, error: GenerationError) -> None:
+    await stream.send(encode_event(Failed(error.report())))
+
+
+def _is_broken(event: Event) -> bool:
+    return isinstance(event, Failed) and event.error.kind == RingBrokenError.kind

@@ -1,18 +1,17 @@
 """Carries a request to the ring of its model, wherever that is, and the events back; waits where a ring is on its way."""
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from secrets import randbits
 
 import structlog
 import trio
 from attrs import evolve
 
+from networking.overlay import Overlay
 from networking.transport import PeerId, TransportError
 from p2pexo.cluster.control import Control
 from p2pexo.cluster.observed import observe
-from p2pexo.cluster.seams import Overlay
 from p2pexo.generation.codec import DecodeError, decode_event, encode
 from p2pexo.generation.errors import (
     EngineError,
@@ -27,7 +26,6 @@ from p2pexo.generation.request import Request
 from p2pexo.ring.plan import Placement
 from p2pexo.serving.calls import GENERATE_PROTOCOL, GenerateCall
 from p2pexo.serving.channels import produced
-from p2pexo.serving.host import Host
 from p2pexo.serving.line import Line
 from p2pexo.serving.settings import RouterSettings
 from p2pexo.serving.waiting import RingFinder
@@ -41,10 +39,9 @@ log = structlog.get_logger(__name__)
 
 
 class Router:
-    def __init__(self, overlay: Overlay, control: Control, host: Host, settings: RouterSettings) -> None:
+    def __init__(self, overlay: Overlay, control: Control, settings: RouterSettings) -> None:
         self._overlay = overlay
         self._control = control
-        self._host = host
         self._settings = settings
         self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(settings.max_waiting))
 
@@ -91,12 +88,8 @@ class Router:
         raise RingBrokenError(f"the answer of {placement.first_peer} ended without an end")
 
     def _open(self, placement: Placement, call: GenerateCall) -> Events:
-        if placement.first_peer == self._overlay.view.me:
-            return self._host.generate(call)
-        return self._open_remote(PeerId(placement.first_peer), call)
+        peer = PeerId(placement.first_peer)
 
-    @asynccontextmanager
-    async def _open_remote(self, peer: PeerId, call: GenerateCall) -> AsyncGenerator[trio.MemoryReceiveChannel[Event]]:
         async def receive(send: trio.MemorySendChannel[Event]) -> None:
             try:
                 await _receive_events(self._overlay, peer, call, send)
@@ -104,8 +97,7 @@ class Router:
                 failure = RingBrokenError(f"the connection to {peer}, which runs stage 0, was lost: {error}")
                 await send.send(Failed(failure.report()))
 
-        async with produced(receive) as channel:
-            yield channel
+        return produced(receive)
 
     def _raise_if_deleted(self, placement: Placement) -> None:
         deletion = observe(self._overlay.view).placements.deletion_of(placement.id)

@@ -1,12 +1,14 @@
 """Finds the ring for a request: at once if one is ready, else by placing the model and waiting, with word of how far it is."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import cast
 
 import trio
 
+from networking.overlay import Overlay, View
 from p2pexo.cluster.commands import PlaceCommand
 from p2pexo.cluster.observed import Cluster, observe
-from p2pexo.cluster.seams import Overlay
 from p2pexo.generation.errors import PlacementDeletedError, UnavailableError
 from p2pexo.ring.plan import Placement
 from p2pexo.serving.line import Line
@@ -46,13 +48,14 @@ class RingFinder:
         began = trio.current_time()
         route: Route = Absent()
         with trio.CancelScope() as scope:
-            async for view in self._overlay.views():
-                cluster = observe(view)
-                route = find_route(cluster, self._model)
-                scope.deadline = began + self._patience(route)
-                if isinstance(route, Ready):
-                    return self._follow(route.placement)
-                await self._go_on(route, cluster)
+            async with aclosing(cast(AsyncGenerator[View], self._overlay.views())) as views:
+                async for view in views:
+                    cluster = observe(view)
+                    route = find_route(cluster, self._model)
+                    scope.deadline = began + self._patience(route)
+                    if isinstance(route, Ready):
+                        return self._follow(route.placement)
+                    await self._go_on(route, cluster)
         raise self._unavailable(f"{self._model} was not ready within {self._patience(route):g} s: {_reason(route)}")
 
     async def _go_on(self, route: Route, cluster: Cluster) -> None:

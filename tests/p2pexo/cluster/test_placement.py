@@ -1,4 +1,5 @@
 from itertools import permutations
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -25,7 +26,7 @@ CARD = Card(
 LAYER = 120
 
 
-def machines(*budgets: int, **changes: object) -> list[Candidate]:
+def machines(*budgets: int, **changes: Any) -> list[Candidate]:
     return [Candidate(f"peer{index}", f"mac-{index}", budget, **changes) for index, budget in enumerate(budgets)]
 
 

@@ -1,0 +1,177 @@
+from math import inf
+
+import pytest
+
+from p2pexo.cluster.facts import Deletion, Placements
+from p2pexo.cluster.repair import (
+    DELETION_KEPT_S,
+    LINK_WITHIN_S,
+    MAX_TRIES,
+    STEADY_AFTER_S,
+    Decision,
+    Memory,
+    Moment,
+    Trial,
+    decide,
+)
+from p2pexo.ring.plan import Epoch
+from p2pexo.ring.stage import StagePhase
+
+
+def at(now: float) -> Moment:
+    return Moment(now, 1_700_000_000.0)
+
+
+def peers(decision: Decision) -> list[str]:
+    return [stage.peer for stage in decision.placements.placements[0].stages]
+
+
+def test_a_ring_in_order_is_left_alone(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    facts = [scene.fact(placed.placements[0], rank) for rank in (0, 1)]
+    decision = decide(scene.cluster("abc", placed, facts), Memory(), at(0))
+    assert decision.placements == placed
+    assert decision.wake_at == inf
+
+
+def test_a_join_changes_nothing(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    facts = [scene.fact(placed.placements[0], rank) for rank in (0, 1)]
+    assert decide(scene.cluster("abcd", placed, facts), Memory(), at(0)).placements == placed
+
+
+def test_a_ring_that_is_loading_is_left_alone(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    facts = [scene.fact(placed.placements[0], 0, StagePhase.LOADING)]
+    assert decide(scene.cluster("abc", placed, facts), Memory(), at(0)).placements == placed
+
+
+def test_a_spare_machine_takes_over_exactly_the_lost_layers(scene) -> None:
+    placed = Placements([scene.placement("b", "c", "d")], next_count=2)
+    decision = decide(scene.cluster("abd", placed), Memory(), at(5))
+    renewed = decision.placements.placements[0]
+    assert peers(decision) == ["b", "a", "d"]
+    assert renewed.id == "p1"
+    assert renewed.epoch == Epoch(4, 2, "a")
+    assert [(s.first_layer, s.end_layer) for s in renewed.stages] == [(0, 10), (10, 20), (20, 30)]
+    assert decision.placements.next_count == 3
+
+
+def test_without_a_spare_machine_the_layers_are_shared_out_anew(scene) -> None:
+    placed = Placements([scene.placement("a", "b", "c")], next_count=2)
+    decision = decide(scene.cluster("ab", placed), Memory(), at(0))
+    assert sorted(peers(decision)) == ["a", "b"]
+    assert decision.placements.placements[0].stages[-1].end_layer == 30
+
+
+def test_what_no_longer_fits_waits_with_its_reason_and_is_formed_when_a_machine_comes(scene) -> None:
+    placed = Placements([scene.placement("a", "b")], next_count=2)
+    budgets = {"a": 1000, "c": 10**6}
+    waiting = decide(scene.cluster("a", placed, budgets=budgets), Memory(), at(0))
+    assert waiting.placements.placements == placed.placements
+    assert "does not fit" in waiting.placements.troubles[0].reason
+    again = decide(scene.cluster("a", waiting.placements, budgets=budgets), waiting.memory, at(1))
+    assert again.placements == waiting.placements
+    helped = decide(scene.cluster("ac", waiting.placements, budgets=budgets), again.memory, at(2))
+    assert "c" in peers(helped)
+    assert helped.placements.troubles == ()
+
+
+def test_a_machine_on_which_the_stage_failed_is_avoided(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    facts = [scene.fact(placed.placements[0], 1, StagePhase.FAILED, reason="no space on disk")]
+    assert peers(decide(scene.cluster("abc", placed, facts), Memory(), at(0))) == ["b", "a"]
+
+
+def test_a_machine_on_which_the_stage_failed_is_tried_again_if_there_is_no_other(scene) -> None:
+    placed = Placements([scene.placement("a")], next_count=2)
+    facts = [scene.fact(placed.placements[0], 0, StagePhase.FAILED, reason="killed by SIGKILL")]
+    decision = decide(scene.cluster("a", placed, facts), Memory(), at(0))
+    assert peers(decision) == ["a"]
+    assert decision.placements.placements[0].epoch == Epoch(4, 2, "a")
+
+
+def test_repeated_failure_is_backed_off_and_ends_as_failed_with_the_reason(scene) -> None:
+    placements, memory, now = Placements([scene.placement("a")], next_count=2), Memory(), 0.0
+    pauses: list[float] = []
+    while placements.placements:
+        facts = [scene.fact(placements.placements[0], 0, StagePhase.FAILED, reason="model.safetensors is cut short")]
+        decision = decide(scene.cluster("a", placements, facts), memory, at(now))
+        if decision.placements == placements:
+            pauses.append(decision.wake_at - now)
+            now = decision.wake_at
+        placements, memory = decision.placements, decision.memory
+    assert pauses == [1, 2, 4]
+    ended = placements.deletions[0]
+    assert "model.safetensors is cut short" in ended.reason
+    assert ended.failed is not None
+    assert placements.next_count == 2 + MAX_TRIES
+
+
+def test_a_broken_link_is_formed_anew_on_the_same_machines_once_all_are_loaded(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    broken = scene.fact(placed.placements[0], 0, StagePhase.BROKEN, reason="reset")
+    loading = decide(
+        scene.cluster("abc", placed, [broken, scene.fact(placed.placements[0], 1, StagePhase.LOADING)]), Memory(), at(0)
+    )
+    assert loading.placements == placed
+    listening = scene.fact(placed.placements[0], 1, StagePhase.LISTENING)
+    loaded = decide(scene.cluster("abc", placed, [broken, listening]), Memory(), at(0))
+    assert loaded.placements.placements[0].stages == placed.placements[0].stages
+    assert loaded.placements.placements[0].epoch > placed.placements[0].epoch
+
+
+def test_a_stage_still_broken_from_the_epoch_before_is_no_new_fault(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    old = scene.fact(placed.placements[0], 0, StagePhase.BROKEN, epoch=Epoch(0, 1, "z"))
+    other = scene.fact(placed.placements[0], 1, StagePhase.LISTENING)
+    assert decide(scene.cluster("abc", placed, [old, other]), Memory(), at(0)).placements == placed
+
+
+def test_nothing_is_decided_while_a_machine_of_the_ring_is_only_suspect(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    facts = [scene.fact(placed.placements[0], 0, StagePhase.BROKEN), scene.fact(placed.placements[0], 1)]
+    assert decide(scene.cluster("abc", placed, facts, suspect="c"), Memory(), at(0)).placements == placed
+
+
+def test_stages_that_never_link_are_formed_anew(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    cluster = scene.cluster(
+        "abc", placed, [scene.fact(placed.placements[0], rank, StagePhase.LINKING) for rank in (0, 1)]
+    )
+    waiting = decide(cluster, Memory(), at(10))
+    assert waiting.placements == placed
+    assert waiting.wake_at == 10 + LINK_WITHIN_S
+    assert decide(cluster, waiting.memory, at(waiting.wake_at)).placements.placements[0].epoch == Epoch(4, 2, "a")
+
+
+def test_a_ring_that_stays_ready_gets_its_tries_back(scene) -> None:
+    placed = Placements([scene.placement("b")], next_count=2)
+    cluster = scene.cluster("ab", placed, [scene.fact(placed.placements[0], 0)])
+    just_mended = decide(cluster, Memory({"p1": Trial(tries=2)}), at(100))
+    assert just_mended.memory.trials["p1"].tries == 2
+    assert just_mended.wake_at == 100 + STEADY_AFTER_S
+    assert decide(cluster, just_mended.memory, at(just_mended.wake_at)).memory.trials["p1"].tries == 0
+
+
+def test_what_workers_report_is_adopted_by_a_leader_that_knows_nothing(scene) -> None:
+    running = scene.placement("b", "c")
+    facts = [scene.fact(running, rank) for rank in (0, 1)]
+    assert decide(scene.cluster("abc", Placements(), facts), Memory(), at(0)).placements.placements == (running,)
+
+
+def test_what_was_deleted_is_not_adopted_until_the_deletion_is_forgotten(scene) -> None:
+    deleted = Placements(deletions=[Deletion("p1", "asked", 0.0)])
+    facts = [scene.fact(scene.placement("b"), 0)]
+    first = decide(scene.cluster("ab", deleted, facts), Memory(), at(50))
+    assert first.placements == deleted
+    assert first.wake_at == 50 + DELETION_KEPT_S
+    assert decide(scene.cluster("ab", deleted), first.memory, at(first.wake_at)).placements == Placements()
+
+
+@pytest.mark.parametrize("live", ["a", "ab", "abc", "abcd"])
+def test_deciding_again_changes_nothing_more(scene, live: str) -> None:
+    placed = Placements([scene.placement("b", "c"), scene.placement("d", id="p2")], next_count=2)
+    first = decide(scene.cluster(live, placed), Memory(), at(0))
+    second = decide(scene.cluster(live, first.placements), first.memory, at(0))
+    assert second.placements == first.placements
