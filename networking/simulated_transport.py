@@ -1,0 +1,298 @@
+"""``networking.transport`` over a simulated network: connections, streams and broadcasts in virtual time."""
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify, heappush
+
+import trio
+
+from networking.dialling import Signal
+from networking.simulated_network import SimulatedNetwork
+from networking.transport import (
+    MAX_FRAME_BYTES,
+    Address,
+    DialError,
+    PeerId,
+    StreamClosedError,
+    TransportError,
+    TransportListener,
+)
+
+DIAL_TIMEOUT_S = 4.0
+WINDOW_FRAMES = 256
+"""A sender waits when its receiver has so many frames unread."""
+
+
+class SimulatedTransport:
+    """One process on a machine. Two may have one peer id (a cloned disk) if their addresses differ."""
+
+    def __init__(self, network: SimulatedNetwork, me: PeerId, address: Address) -> None:
+        self.network = network
+        self._me = me
+        self._address = address
+        self._topics: set[str] = set()
+        self._listener: TransportListener | None = None
+        self._nursery: trio.Nursery | None = None
+        self._inbox: list[tuple[float, int, Address, Callable[[], None]]] = []
+        self._woken = Signal()
+        self._connections: dict[SimulatedConnection, None] = {}
+        self.vanished = False
+        """Set for a machine that loses its power: nobody is told that its connections are gone."""
+
+    @property
+    def me(self) -> PeerId:
+        return self._me
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return (self._address,)
+
+    async def run(
+        self, listener: TransportListener, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        self._listener = listener
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self.network.enter(self)
+            try:
+                task_status.started()
+                await self._receive()
+            finally:
+                self.network.leave(self)
+                self._nursery = None
+                for connection in list(self._connections):
+                    connection.abort()
+
+    async def dial(self, address: Address, peer: PeerId | None = None) -> "SimulatedConnection":
+        with trio.move_on_after(DIAL_TIMEOUT_S):
+            await self.network.delivered(self._address, address)
+            await self.network.delivered(address, self._address)
+            return self._connect(address, peer)
+        raise DialError(f"{address} did not answer within {DIAL_TIMEOUT_S:g} s")
+
+    async def broadcast(self, topic: str, data: bytes) -> None:
+        await self.network.awake(self._address)
+        for connection in list(self._connections):
+            if topic in connection.far._topics and not self.network.loses_broadcast():
+                connection.far.deliver(self.network.arrival(), self._address, connection.far._hearing(topic, data))
+        await trio.lowlevel.checkpoint()
+
+    def subscribe(self, topic: str) -> None:
+        self._topics.add(topic)
+
+    def topology_changed(self) -> None:
+        self._woken.notify()
+        for connection in self._connections:
+            connection.topology_changed()
+
+    def deliver(self, at: float, sender: Address, event: Callable[[], None]) -> None:
+        """Let something happen here at that time, or when the sender reaches this machine again."""
+        heappush(self._inbox, (at, self.network.next_in_order(), sender, event))
+        self._woken.notify()
+
+    def attach(self, connection: "SimulatedConnection") -> None:
+        if self._nursery is not None and self._listener is not None:
+            self._connections[connection] = None
+            self._listener.connected(connection)
+
+    def detach(self, connection: "SimulatedConnection") -> None:
+        if connection in self._connections:
+            del self._connections[connection]
+            if self._listener is not None:
+                self._listener.disconnected(connection)
+
+    def serve(self, protocol: str, stream: "SimulatedStream", connection: "SimulatedConnection") -> None:
+        if self._nursery is not None and not connection.closed:
+            self._nursery.start_soon(self._serve, protocol, stream, connection)
+
+    async def _serve(self, protocol: str, stream: "SimulatedStream", connection: "SimulatedConnection") -> None:
+        assert self._listener is not None
+        try:
+            await self._listener.stream_opened(protocol, stream, connection)
+        finally:
+            stream.abort()
+
+    def _hearing(self, topic: str, data: bytes) -> Callable[[], None]:
+        def hear() -> None:
+            if self._listener is not None:
+                self._listener.broadcast_received(topic, data)
+
+        return hear
+
+    def _connect(self, address: Address, peer: PeerId | None) -> "SimulatedConnection":
+        other = self.network.at(address)
+        if not isinstance(other, SimulatedTransport) or other is self:
+            raise DialError(f"nobody else listens at {address}")
+        if peer is not None and other.me != peer:
+            raise DialError(f"{address} is peer {other.me}, not {peer}")
+        here = SimulatedConnection(self, other, outbound=True)
+        there = SimulatedConnection(other, self, outbound=False)
+        here.twin, there.twin = there, here
+        other.attach(there)
+        self.attach(here)
+        return here
+
+    async def _receive(self) -> None:
+        """Let events happen in order; those from beyond a partition wait for its end, and all do while paused."""
+        while True:
+            now = trio.current_time()
+            ready = [each for each in self._inbox if self.network.delivers(each[2], self._address)]
+            for event in sorted(each for each in ready if each[0] <= now):
+                self._inbox.remove(event)
+                event[3]()
+            heapify(self._inbox)
+            pending = [each[0] for each in ready if each[0] > now]
+            with trio.move_on_at(min(pending, default=float("inf"))):
+                await self._woken.wait()
+
+
+class SimulatedConnection:
+    def __init__(self, near: SimulatedTransport, far: SimulatedTransport, *, outbound: bool) -> None:
+        self.near = near
+        self.far = far
+        self.twin = self
+        self._outbound = outbound
+        self._closed = False
+        self._streams: dict[SimulatedStream, None] = {}
+        self._last_arrival = 0.0
+
+    @property
+    def peer(self) -> PeerId:
+        return self.far.me
+
+    @property
+    def outbound(self) -> bool:
+        return self._outbound
+
+    @property
+    def remote_address(self) -> Address:
+        return self.far.address
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def open(self, protocol: str) -> "SimulatedStream":
+        await self.near.network.awake(self.near.address)
+        await trio.lowlevel.checkpoint()
+        if self._closed:
+            raise TransportError(f"the connection to {self.peer} is closed")
+        here, there = SimulatedStream(self), SimulatedStream(self.twin)
+        here.twin, there.twin = there, here
+        self.add(here)
+        self.twin.add(there)
+        self.far.deliver(self.arrival(), self.near.address, lambda: self.far.serve(protocol, there, self.twin))
+        return here
+
+    def abort(self) -> None:
+        if not self._closed:
+            if not self.near.vanished:
+                self.far.deliver(self.arrival(), self.near.address, self.twin.lose)
+            self.lose()
+
+    def lose(self) -> None:
+        """The connection is gone, as this side sees it."""
+        if not self._closed:
+            self._closed = True
+            for stream in list(self._streams):
+                stream.break_off()
+            self.near.detach(self)
+
+    def arrival(self) -> float:
+        """Of what is sent now: order is kept within a connection."""
+        self._last_arrival = max(self._last_arrival, self.near.network.arrival())
+        return self._last_arrival
+
+    def add(self, stream: "SimulatedStream") -> None:
+        self._streams[stream] = None
+
+    def remove(self, stream: "SimulatedStream") -> None:
+        self._streams.pop(stream, None)
+
+    def topology_changed(self) -> None:
+        for stream in self._streams:
+            stream.wake()
+
+
+class SimulatedStream:
+    def __init__(self, connection: SimulatedConnection) -> None:
+        self._connection = connection
+        self.twin = self
+        self._incoming: deque[tuple[float, bytes | None]] = deque()
+        self._woken = Signal()
+        self._broken = False
+        self._finished = False
+
+    @property
+    def peer(self) -> PeerId:
+        return self._connection.peer
+
+    async def send(self, frame: bytes) -> None:
+        if len(frame) > MAX_FRAME_BYTES:
+            raise TransportError(f"a frame has {len(frame)} bytes, at most {MAX_FRAME_BYTES} are carried")
+        await self._connection.near.network.awake(self._connection.near.address)
+        await trio.lowlevel.checkpoint()
+        while self.twin.is_full and not self._broken:
+            await self._woken.wait()
+        if self._broken or self._finished:
+            raise StreamClosedError(f"the stream to {self.peer} is closed")
+        self.twin.put(self._connection.arrival(), frame)
+
+    async def receive(self) -> bytes:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while True:
+            if self._broken:
+                raise StreamClosedError(f"the stream to {self.peer} is closed")
+            due = self._next_due()
+            if due <= trio.current_time():
+                return self._take()
+            with trio.move_on_at(due):
+                await self._woken.wait()
+
+    async def finish(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self._finish()
+
+    def abort(self) -> None:
+        self._finish()
+        self.break_off()
+
+    def break_off(self) -> None:
+        self._broken = True
+        self._connection.remove(self)
+        self.wake()
+
+    def put(self, at: float, frame: bytes | None) -> None:
+        self._incoming.append((at, frame))
+        if len(self._incoming) == 1:
+            self.wake()
+
+    def wake(self) -> None:
+        self._woken.notify()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._incoming) >= WINDOW_FRAMES and not self._broken
+
+    def _finish(self) -> None:
+        if not self._finished and not self._broken:
+            self._finished = True
+            self.twin.put(self._connection.arrival(), None)
+
+    def _next_due(self) -> float:
+        near, far = self._connection.near, self._connection.far
+        if not self._incoming or not near.network.delivers(far.address, near.address):
+            return float("inf")
+        return self._incoming[0][0]
+
+    def _take(self) -> bytes:
+        _, frame = self._incoming[0]
+        if frame is None:
+            raise StreamClosedError(f"{self.peer} has ended the stream")
+        self._incoming.popleft()
+        self.twin.wake()
+        return frame
