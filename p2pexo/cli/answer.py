@@ -2,10 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
 
 from attrs import define
+from rich.console import Console
+from rich.text import Text
 
-from p2pexo.cli.chat_stream import ChatPiece, End, Note, Text
+from p2pexo.cli import chat_stream
+from p2pexo.cli.chat_stream import ChatPiece, End, Note
 
 
 @define
@@ -20,7 +25,7 @@ class Answer:
 
     def add(self, piece: ChatPiece, now: float) -> None:
         match piece:
-            case Text(text):
+            case chat_stream.Text(text):
                 self.text += text
                 self.first_at = now if self.first_at is None else self.first_at
                 self.last_at = now
@@ -55,27 +60,48 @@ class Answer:
         return ", ".join(parts)
 
 
+class AnswerScreen:
+    """Where an answer is read: on a terminal a spinner with the node's remarks until text comes; elsewhere only the text."""
+
+    def __init__(self, console: Console) -> None:
+        self._waiting = console.status("thinking", spinner="dots") if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._waiting is not None:
+            self._waiting.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop_waiting()
+
+    def note(self, text: str) -> None:
+        if self._waiting is not None:
+            self._waiting.update(Text(text))
+
+    def write(self, text: str) -> None:
+        """To standard output at once, as it is: no markup, no wrapping."""
+        self._stop_waiting()
+        print(text, end="", flush=True)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.stop()
+            self._waiting = None
+
+
 def stream_answer(
-    pieces: Iterable[ChatPiece],
-    answer: Answer,
-    *,
-    write: Callable[[str], None],
-    note: Callable[[str], None],
-    clock: Callable[[], float] = time.monotonic,
+    pieces: Iterable[ChatPiece], answer: Answer, screen: AnswerScreen, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Write the text of ``pieces`` as it comes and gather it in ``answer``, which stays valid if this is interrupted.
-
-    ``note`` hears each new remark of the node once.
-    """
-    last_note = ""
-    for piece in pieces:
-        answer.add(piece, clock())
-        if isinstance(piece, Text):
-            write(piece.text)
-        elif isinstance(piece, Note) and piece.text != last_note:
-            note(last_note := piece.text)
-
-
-def write_out(text: str) -> None:
-    """To standard output at once, as it is: no markup, no wrapping."""
-    print(text, end="", flush=True)
+    """Show the pieces as they come and gather them in ``answer``, which stays valid if this is interrupted."""
+    with screen:
+        for piece in pieces:
+            answer.add(piece, clock())
+            match piece:
+                case chat_stream.Text(text):
+                    screen.write(text)
+                case Note(text):
+                    screen.note(text)
+                case End():
+                    screen.write("\n")

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from attrs import define, field
 from rich.console import Console
 
-from p2pexo.cli.answer import Answer, stream_answer, write_out
+from p2pexo.cli.answer import Answer, AnswerScreen, stream_answer
 from p2pexo.cli.client import ChatMessage, Client, Target
 from p2pexo.cli.errors import CommandError
 
@@ -17,7 +17,7 @@ _HELP = "/clear forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops a
 
 
 def chat(model: str | None = None, /, *, system: str | None = None, target: Target = _DEFAULT_TARGET) -> None:
-    """Talk to a model in the terminal. Ctrl-C stops an answer; /exit leaves, /clear starts anew.
+    """Talk to a model in the terminal.
 
     Parameters
     ----------
@@ -88,17 +88,16 @@ class Conversation:
         answer = Answer(asked_at=time.monotonic())
         try:
             with closing(self.client.chat(self.model, self.messages)) as pieces:
-                stream_answer(pieces, answer, write=write_out, note=self._remark)
+                stream_answer(pieces, answer, AnswerScreen(self.console))
         except KeyboardInterrupt:
-            self._remark("\nstopped")
+            print()
+            self._remark("stopped")
         except CommandError as error:
             self.messages.pop()
             if not self.console.is_terminal:
                 raise
-            self.console.print(f"\n[red]{type(error).__name__.removesuffix('Error')}[/]: ", end="")
-            self.console.print(str(error), markup=False, highlight=False)
+            self.console.print(f"\n{error}", style="red", markup=False, highlight=False)
             return
-        write_out("\n")
         # What was stopped was still said: the model is shown it as its own words.
         self.messages.append(ChatMessage("assistant", answer.text))
         self._remark(answer.summary())

@@ -6,6 +6,9 @@ from attrs import frozen
 
 from p2pexo.generation.codec import DecodeError, decode
 
+KEEP_ALIVE = "keep-alive"
+"""The comment by which a node only says that it still works."""
+
 
 class ChatError(Exception):
     """The answer failed, or broke off."""
@@ -66,7 +69,8 @@ def read_pieces(lines: Iterable[str]) -> Iterator[ChatPiece]:
     finish_reason, usage = None, None
     for line in lines:
         if line.startswith(":"):
-            if note := line[1:].strip():
+            note = line[1:].strip()
+            if note and note != KEEP_ALIVE:
                 yield Note(note)
             continue
         if not line.startswith("data:") or (data := line[5:].strip()) == "[DONE]":

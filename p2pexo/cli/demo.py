@@ -12,12 +12,13 @@ from attrs import frozen
 from cyclopts import Parameter
 from rich.console import Console
 
-from p2pexo.cli.answer import Answer, stream_answer, write_out
+from p2pexo.cli.answer import Answer, AnswerScreen, stream_answer
 from p2pexo.cli.client import ChatMessage, Client, NothingAnswersError, Target
 from p2pexo.cli.display import Display, find_placement, open_display
 from p2pexo.cli.errors import EXIT_INTERRUPTED, CommandError
 from p2pexo.cli.fleet import Fleet, NodePlan, free_ports, is_free, log_tail, plan_nodes
 from p2pexo.cli.follow import POLL_S, follow_placement
+from p2pexo.cli.news import introduced
 from p2pexo.cli.stop_signals import Stopped, StopSignals
 from p2pexo.cli.tables import ring_table
 from p2pexo.cluster.snapshot import ClusterSnapshot
@@ -66,8 +67,7 @@ class Story:
         answer = Answer(asked_at=time.monotonic())
         messages = [ChatMessage("user", self.question)]
         with closing(self.client.chat(MODEL, messages, max_tokens=MAX_TOKENS, temperature=0)) as pieces:
-            stream_answer(pieces, answer, write=write_out, note=lambda text: self._say(text, "dim"))
-        write_out("\n")
+            stream_answer(pieces, answer, AnswerScreen(self.console))
         if not answer.text.strip():
             raise CommandError("the answer is empty")
         self._say(f"{answer.summary()}\n", "dim")
@@ -99,7 +99,8 @@ def gather(
         except NothingAnswersError:
             continue
         display.show(snapshot)
-        here, leader = sum(member.state == "alive" for member in snapshot.members), snapshot.leader
+        here = sum(member.state == "alive" for member in introduced(snapshot).values())
+        leader = snapshot.leader
 
 
 def demo(
@@ -111,8 +112,6 @@ def demo(
     api_port: int = 52415,
 ) -> int:
     """Show a cluster of several nodes on this machine, and let it answer a question.
-
-    The nodes are a cluster of their own, with a random secret, reachable from this machine only. They live in a temporary folder and are gone when the demo ends.
 
     Parameters
     ----------

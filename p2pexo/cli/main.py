@@ -6,20 +6,56 @@ Commands are imported only when they run, so that ``p2pexo --help`` answers at o
 import sys
 from collections.abc import Sequence
 
+from attrs import frozen
 from cyclopts import App, CycloptsError
 from cyclopts.config import Env
 
 from p2pexo import __version__
 from p2pexo.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, CommandError, SettingsError
 
+
+@frozen
+class _Command:
+    path: str
+    summary: str
+    more: str | None = None
+    """Further lines of the command's own help. They stand here since the list of commands must not import a command."""
+
+
 _COMMANDS = {
-    "node": ("p2pexo.cli.node:node", "Run a node on this machine, until Ctrl-C."),
-    "demo": ("p2pexo.cli.demo:demo", "Show a cluster of three nodes on this machine, and let it answer a question."),
-    "status": ("p2pexo.cli.status:status", "Show who is in the cluster, and which models run where."),
-    "chat": ("p2pexo.cli.chat:chat", "Talk to a model in the terminal."),
-    "models": ("p2pexo.cli.models:models", "List the models that the cluster can run."),
-    "place": ("p2pexo.cli.place:place", "Load a model onto the machines of the cluster."),
-    "delete": ("p2pexo.cli.place:delete", "Unload a model from the machines of the cluster."),
+    "node": _Command(
+        "p2pexo.cli.node:node",
+        "Run a node on this machine, until Ctrl-C.",
+        "The first start makes a cluster of this machine alone; every further machine joins it with a ticket, or with the "
+        "same name and secret. Everything can be said by flag or by variable; the flag wins. In a variable, several "
+        "values are separated by spaces, several paths by colons.",
+    ),
+    "demo": _Command(
+        "p2pexo.cli.demo:demo",
+        "Show a cluster of three nodes on this machine, and let it answer a question.",
+        "The nodes are a cluster of their own with a random secret, reachable from this machine only. They live in a "
+        "temporary folder, and are gone when the demo ends.",
+    ),
+    "status": _Command("p2pexo.cli.status:status", "Show who is in the cluster, and which models run where."),
+    "chat": _Command(
+        "p2pexo.cli.chat:chat",
+        "Talk to a model in the terminal.",
+        "Ctrl-C stops an answer, /clear forgets the conversation, /exit or Ctrl-D leaves. In a pipe, every line is a question.",
+    ),
+    "models": _Command("p2pexo.cli.models:models", "List the models that the cluster can run."),
+    "place": _Command(
+        "p2pexo.cli.place:place", "Load a model onto the machines of the cluster. It stays until deleted."
+    ),
+    "delete": _Command(
+        "p2pexo.cli.place:delete",
+        "Unload a model from the machines of the cluster.",
+        "Answers that are still running end with an error.",
+    ),
+    "ticket": _Command(
+        "p2pexo.cli.ticket:ticket",
+        "Print a ticket with which another machine can join.",
+        "It is used as `p2pexo node --join TICKET`, and holds the cluster's secret: whoever has it is in.",
+    ),
 }
 
 _ABOUT = """Turns the machines on a desk into one place to run a language model.
@@ -38,10 +74,18 @@ def build_app() -> App:
         exit_on_error=False,
         result_action="return_value",
     )
-    for name, (path, summary) in _COMMANDS.items():
+    for position, (name, command) in enumerate(_COMMANDS.items()):
         # Every setting of a node has its variable; elsewhere those that have one say so.
         config = Env("P2PEXO_", command=False) if name == "node" else None
-        app.command(path, name=name, help=summary, help_format="markdown", config=config)
+        app.command(
+            command.path,
+            name=name,
+            help=command.summary,
+            help_epilogue=command.more,
+            help_format="markdown",
+            sort_key=position,
+            config=config,
+        )
     return app
 
 

@@ -4,21 +4,29 @@ from collections.abc import Iterator
 
 from p2pexo.cli.tables import layers
 from p2pexo.cli.values import format_size
-from p2pexo.cluster.snapshot import ClusterSnapshot, PlacementView, StageView
+from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
 
 
 def member_news(before: ClusterSnapshot | None, after: ClusterSnapshot) -> Iterator[str]:
     """Who came, went or went silent, and who leads now."""
-    earlier = {member.peer: member for member in before.members} if before else {}
-    now = {member.peer: member for member in after.members}
+    earlier, now = introduced(before), introduced(after)
     for peer, member in now.items():
         if peer not in earlier:
             yield f"{member.name} is here ({member.machine}, {format_size(member.memory_budget)} for models)"
         elif member.state != earlier[peer].state:
             yield f"{member.name} is {member.state}"
     yield from (f"{member.name} is gone" for peer, member in earlier.items() if peer not in now)
-    if after.leader in now and (before is None or (before.leader, before.term) != (after.leader, after.term)):
+    if after.leader in now and (after.leader not in earlier or _claim(before) != _claim(after)):
         yield f"{now[after.leader].name} leads (term {after.term})"
+
+
+def introduced(snapshot: ClusterSnapshot | None) -> dict[str, MemberView]:
+    """Members by peer id, without those of whom only the connection is known yet."""
+    return {member.peer: member for member in snapshot.members if member.machine} if snapshot else {}
+
+
+def _claim(snapshot: ClusterSnapshot | None) -> tuple[str | None, int] | None:
+    return (snapshot.leader, snapshot.term) if snapshot else None
 
 
 def stage_news(before: PlacementView | None, after: PlacementView) -> Iterator[str]:

@@ -1,15 +1,44 @@
 """``p2pexo node``: run a node with the settings given."""
 
+from collections.abc import Iterator
+
+from p2pexo.cli.errors import CommandError
 from p2pexo.cli.settings import NodeSettings
 
 _DEFAULTS = NodeSettings()
 
 
 def node(settings: NodeSettings = _DEFAULTS) -> int:
-    """Run a node on this machine, until Ctrl-C.
-
-    The first start makes a cluster of this machine alone; every further machine joins it with a ticket, or with the same name and secret. Everything can be said by flag or by variable; the flag wins. A variable that may hold several values takes them with spaces between.
-    """
+    """Run a node on this machine, until Ctrl-C."""
     from p2pexo.node import run_node
 
-    return run_node(settings)
+    try:
+        return run_node(settings)
+    except Exception as error:
+        if (message := known_problem(error)) is None:
+            raise
+        raise CommandError(message) from error
+
+
+def known_problem(error: BaseException) -> str | None:
+    """What to tell a person, if everything that went wrong is of a kind whose message says what to do; else None."""
+    from networking.identity import IdentityError
+    from networking.ticket import TicketError
+    from networking.transport import TransportError
+    from p2pexo.api.server import ListenError
+    from p2pexo.engine.blas_shim import BlasError
+    from p2pexo.models.directory import ModelFilesError
+
+    known = (IdentityError, TicketError, TransportError, ListenError, BlasError, ModelFilesError, OSError)
+    causes = list(_leaves(error))
+    if not all(isinstance(cause, known) for cause in causes):
+        return None
+    return "; ".join(dict.fromkeys(str(cause) for cause in causes))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+            yield from _leaves(each)  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        yield error

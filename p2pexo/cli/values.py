@@ -99,13 +99,3 @@ def _host_part(host: str, text: str) -> str:
 
 def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) <= 65535
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine can reach a server on ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

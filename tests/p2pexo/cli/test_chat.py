@@ -6,7 +6,7 @@ import httpx
 import pytest
 from rich.console import Console
 
-from p2pexo.cli.answer import Answer, stream_answer
+from p2pexo.cli.answer import Answer, AnswerScreen, stream_answer
 from p2pexo.cli.chat import Conversation, choose_model
 from p2pexo.cli.chat_stream import ChatPiece, End, Note, Text, Usage
 from p2pexo.cli.errors import CommandError
@@ -134,14 +134,10 @@ def test_without_a_name_the_model_that_is_ready_is_chosen(client_of, make, place
     assert choose_model(client_of(handle)) == chosen
 
 
-def ignore(text: str) -> None:
-    pass
-
-
 def measured(*pieces: tuple[float, ChatPiece]) -> Answer:
     times = iter([at for at, _ in pieces])
     answer = Answer(asked_at=0.0)
-    stream_answer([piece for _, piece in pieces], answer, write=ignore, note=ignore, clock=lambda: next(times))
+    stream_answer([piece for _, piece in pieces], answer, AnswerScreen(Console(quiet=True)), lambda: next(times))
     return answer
 
 
@@ -164,8 +160,11 @@ def test_an_answer_that_was_cut_says_so():
     assert measured((1.0, Text("a")), (1.0, End("length", Usage(5, 1)))).summary().endswith("cut at the length limit")
 
 
-def test_a_remark_that_repeats_is_made_once():
-    notes: list[str] = []
-    pieces = [Note("loading"), Note("loading"), Note("linking"), End("stop", None)]
-    stream_answer(pieces, Answer(asked_at=0.0), write=ignore, note=notes.append)
-    assert notes == ["loading", "linking"]
+def test_on_a_terminal_the_remarks_of_the_node_are_shown_until_text_comes(capsys: pytest.CaptureFixture[str]):
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=80)
+    pieces = [Note("loading [40%]"), Text("[b]hi[/b]"), Note("too late"), End("stop", None)]
+    stream_answer(pieces, Answer(asked_at=0.0), AnswerScreen(console))
+    assert "loading [40%]" in shown.getvalue()
+    assert "too late" not in shown.getvalue()
+    assert capsys.readouterr().out == "[b]hi[/b]\n"

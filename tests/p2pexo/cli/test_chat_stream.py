@@ -7,6 +7,7 @@ FINISH = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
 
 def test_an_answer_is_notes_then_text_then_its_end():
     lines = [
+        ": keep-alive",
         ": loading 40 %",
         "",
         'data: {"id":"c1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}',

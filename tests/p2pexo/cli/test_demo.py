@@ -61,7 +61,6 @@ def test_the_demo_gathers_loads_answers_and_leaves_nothing_behind(
     ]
     told += [
         "> Where is it?",
-        "the model is warming up",
         "Paris it is.\n",
         "4 tokens",
         "tokens per second",
@@ -142,6 +141,12 @@ def test_gathering_counts_only_the_living(make):
         gathered(iter([suspect, suspect]))
 
 
+def test_gathering_counts_only_those_who_have_told_what_they_are(make):
+    stranger = make.snapshot(3, members=(make.member(1), make.member(2), make.member(3, machine="")))
+    with pytest.raises(StopIteration):
+        gathered(iter([stranger, stranger]))
+
+
 @pytest.mark.parametrize(("leader", "reason"), [("peer-1", "2 of 3 nodes"), (None, "and none leads")])
 def test_gathering_does_not_wait_for_ever(make, leader: str | None, reason: str):
     with pytest.raises(CommandError, match=f"after 90 s .*{reason}"):
@@ -211,7 +216,7 @@ def test_a_signal_ends_a_demo_that_serves_in_good_order(running_demo, tmp_path: 
 def test_ctrl_c_in_the_middle_of_the_answer_ends_it_too(running_demo, tmp_path: Path):
     port = free_ports(1)[0]
     process = running_demo("hangs", port)
-    read_until(process, "the model is warming up")
+    read_until(process, "> What is")
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
     assert is_free(port)

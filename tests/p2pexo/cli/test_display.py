@@ -28,8 +28,13 @@ def test_leaving_falling_silent_and_a_new_leader_are_news(make):
     ]
 
 
-def test_a_leader_that_is_not_known_yet_is_no_news(make):
-    assert not any("leads" in line for line in member_news(None, make.snapshot(1, leader="peer-9")))
+def test_a_member_is_news_once_it_has_told_what_it_is(make):
+    stranger = make.snapshot(1, members=(make.member(1, machine=""),))
+    assert list(member_news(None, stranger)) == []
+    assert list(member_news(stranger, make.snapshot(1))) == [
+        "node-1 is here (Linux x86_64, 2 cores, 5.6 GB for models)",
+        "node-1 leads (term 1)",
+    ]
 
 
 def test_stages_tell_their_phases_layers_and_memory(make):

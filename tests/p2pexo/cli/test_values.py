@@ -1,6 +1,6 @@
 import pytest
 
-from p2pexo.cli.values import MemoryBudget, format_size, is_loopback, parse_address, parse_duration, parse_size
+from p2pexo.cli.values import MemoryBudget, format_size, parse_address, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,3 @@ def test_an_address_that_is_none_is_named_in_the_error(text: str):
     with pytest.raises(ValueError) as caught:
         parse_address(text)
     assert repr(text) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("mac.local", False)],
-)
-def test_loopback_is_what_only_this_machine_reaches(host: str, loopback: bool):
-    assert is_loopback(host) is loopback
