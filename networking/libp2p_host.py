@@ -184,10 +184,12 @@ class Libp2pTransport:
         """
         connection = self._connections.get(swarm_conn)
         if connection is None and not swarm_conn.is_closed and self._listener is not None:
-            wire = wire_of(swarm_conn)
-            if wire.socket.fileno() < 0:
+            try:
+                connection = Libp2pConnection(swarm_conn, wire_of(swarm_conn), self._spawn)
+            except OSError as error:  # reset by the peer a moment ago; libp2p will notice
+                logger.debug("a connection ended before it began: %s", error)
                 return None
-            connection = self._connections[swarm_conn] = Libp2pConnection(swarm_conn, wire, self._spawn)
+            self._connections[swarm_conn] = connection
             self._listener.connected(connection)
         return connection
 
