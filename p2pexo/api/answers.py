@@ -50,11 +50,11 @@ class Answer:
         last = self._held[-1] if self._held else None
         return last.error if isinstance(last, Failed) else None
 
-    async def receive(self, seconds: float = inf) -> list[Event]:
-        """All events that are ready, at least one; an empty list after ``seconds`` without one."""
+    async def receive(self, deadline: float = inf) -> list[Event]:
+        """All events that are ready, at least one; an empty list if none has come by ``deadline`` on trio's clock."""
         ready, self._held = self._held, []
         if not ready:
-            with trio.move_on_after(seconds):
+            with trio.move_on_at(deadline):
                 ready.append(await self._events.receive())
         while ready and not is_last(ready[-1]):
             try:

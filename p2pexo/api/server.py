@@ -3,10 +3,10 @@
 import logging
 import socket
 from errno import EADDRINUSE
-from functools import partial
 from typing import Any, cast
 
 import trio
+from attrs import define, field
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
@@ -51,17 +51,14 @@ async def serve(
     """
     listener = _listen(host, port)
     stopping = trio.Event()
-    context = WorkerContext(None)
+    connections = _Connections(_wrap(application, stopping, max_body_bytes))
     async with trio.open_nursery() as nursery:
-        connections: trio.Nursery = await nursery.start(_hold_connections, stopping)
+        handlers: trio.Nursery = await nursery.start(connections.hold, stopping)
         try:
             task_status.started(address_of(listener))
-            handler = partial(_connection, _wrap(application, stopping, max_body_bytes), context)
-            await trio.serve_listeners(handler, [listener], handler_nursery=connections)
+            await trio.serve_listeners(connections.serve, [listener], handler_nursery=handlers)
         finally:
             stopping.set()
-            await context.terminated.set()
-            connections.cancel_scope.deadline = trio.current_time() + DRAIN_S
 
 
 def address_of(listener: trio.SocketListener) -> str:
@@ -80,20 +77,43 @@ def _listen(host: str, port: int) -> trio.SocketListener:
     return trio.SocketListener(trio.socket.from_stdlib_socket(listening))
 
 
-async def _hold_connections(
-    stopping: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED
-) -> None:
-    """Owns the connections, shielded: who cancels the server stops the accepting, and streams still get to say goodbye."""
-    with trio.CancelScope(shield=True):
-        async with trio.open_nursery() as connections:
-            task_status.started(connections)
-            await stopping.wait()
+@define
+class _Connections:
+    """The open connections. Shielded: who cancels the server stops the accepting, and streams still get to say goodbye."""
 
+    _application: Application
+    _context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
+    _open: set[trio.SocketStream] = field(factory=set[trio.SocketStream], init=False)
 
-async def _connection(application: Application, context: WorkerContext, stream: Any) -> None:
-    await BoundedTCPServer(
-        ASGIWrapper(cast(Any, application)), _config(), context, ConnectionState(LifespanState()), stream
-    )
+    async def hold(
+        self, stopping: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Own the tasks of all connections; after ``stopping``, end with them within DRAIN_S."""
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as closing:
+                async with trio.open_nursery() as handlers:
+                    task_status.started(handlers)
+                    await stopping.wait()
+                    await self._context.terminated.set()
+                    closing.start_soon(self._drop_stragglers, handlers.cancel_scope)
+                closing.cancel_scope.cancel()
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        self._open.add(stream)
+        try:
+            application = ASGIWrapper(cast(Any, self._application))
+            await BoundedTCPServer(
+                application, _config(), self._context, ConnectionState(LifespanState()), cast(Any, stream)
+            )
+        finally:
+            self._open.discard(stream)
+
+    async def _drop_stragglers(self, handlers: trio.CancelScope) -> None:
+        """A write to a client that doesn't read is shielded: only closing under it ends it."""
+        await trio.sleep(DRAIN_S)
+        for stream in tuple(self._open):
+            await trio.aclose_forcefully(stream)
+        handlers.cancel()
 
 
 def _config() -> Config:
@@ -112,6 +132,9 @@ def _wrap(application: Application, stopping: trio.Event, max_body_bytes: int) -
 
 def _with_lifetime(application: Application, stopping: trio.Event) -> Application:
     async def living(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await send({"type": "websocket.close"})
+            return
         async with trio.open_nursery() as nursery:
             attach(scope, Lifetime(nursery, stopping))
             await application(scope, receive, send)

@@ -30,11 +30,11 @@ class WireStream(Protocol):
 
 async def writes(answer: Answer, wire: WireStream) -> AsyncGenerator[bytes]:
     """An answer's events as they come; those that are ready together share one write. The first write comes at once."""
-    events = await answer.receive(0)
+    events = await answer.receive(trio.current_time())
     yield _encode(wire, events) or sse.KEEP_ALIVE
     silent_until = trio.current_time() + SILENCE_S
     while not (events and is_last(events[-1])):
-        events = await answer.receive(silent_until - trio.current_time())
+        events = await answer.receive(silent_until)
         write = _encode(wire, events)
         if write or trio.current_time() >= silent_until:
             yield write or sse.KEEP_ALIVE

@@ -15,7 +15,7 @@ from p2pexo.api.guard import AccessRules
 from p2pexo.api.server import serve
 from p2pexo.cluster.commands import PlaceCommand
 from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
-from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError
+from p2pexo.generation.errors import GenerationError, ModelNotFoundError
 from p2pexo.generation.events import Delta, Event, Finished, FinishReason, Progress, Started, Usage, Waiting
 from p2pexo.generation.request import Request
 from p2pexo.models.card import Card
@@ -118,7 +118,7 @@ class FakeCluster:
 
     async def delete(self, placement_id: str) -> None:
         if placement_id != "p1":
-            raise InvalidRequestError(f"no placement {placement_id!r}")
+            raise ModelNotFoundError(f"no placement {placement_id!r}")
         self.placed.clear()
 
     def snapshot(self) -> ClusterSnapshot:

@@ -239,7 +239,7 @@ def test_a_model_is_placed_and_deleted(node: Any) -> None:
     (command,) = node.cluster.placed
     assert (command.model, command.min_stages, command.precision) == (MODEL, 2, "auto")
     assert httpx.delete(f"{node.url}/v1/placements/p1").json() == {"id": "p1", "deleted": True}
-    assert httpx.delete(f"{node.url}/v1/placements/other").status_code == 400
+    assert httpx.delete(f"{node.url}/v1/placements/other").status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import trio
 
-from p2pexo.api import repairs
+from p2pexo.api import repairs, server
 from p2pexo.api.server import ListenError, serve
 from p2pexo.generation.events import Delta, Event
 from p2pexo.generation.request import Request
@@ -37,6 +37,15 @@ def read_to_end(connection: socket.socket) -> bytes:
     while part := connection.recv(65536):
         parts.append(part)
     return b"".join(parts)
+
+
+def read_until(connection: socket.socket, wanted: bytes) -> bytes:
+    read = b""
+    while wanted not in read:
+        part = connection.recv(65536)
+        assert part, f"ended before {wanted!r}: {read!r}"
+        read += part
+    return read
 
 
 async def chatter(request: Request) -> AsyncIterator[Event]:
@@ -101,9 +110,9 @@ def test_stopping_tells_open_streams_and_closes_idle_connections(start_node: Any
     node = start_node(one_word_then_silence)
     with connect(node) as streaming, connect(node) as idle:
         idle.sendall(http_request("GET", "/health"))
-        assert idle.recv(65536).startswith(b"HTTP/1.1 200")
+        assert read_until(idle, b'{"status":"ok"}').startswith(b"HTTP/1.1 200")
         streaming.sendall(chat_request(stream=True))
-        assert b"word" in streaming.recv(65536)
+        read_until(streaming, b"word")
         node.stop()
         ending = read_to_end(streaming)
         assert b"this node is stopping" in ending
@@ -133,7 +142,7 @@ def test_a_client_that_stops_reading_is_dropped(start_node: Any, monkeypatch: py
 def test_a_client_that_stops_reading_does_not_hold_up_the_stop(
     start_node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repairs, "SEND_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(server, "DRAIN_S", 0.3)
     node = start_node(chatter)
     with connect(node) as connection:
         connection.sendall(chat_request(stream=True))
@@ -156,3 +165,25 @@ def test_many_streams_at_once_are_all_answered(node: Any) -> None:
     answers = trio.run(main)
     assert len(answers) == 30
     assert all(answer.count("data: [DONE]") == 1 for answer in answers)
+
+
+def test_a_client_that_asks_before_it_sends_its_body_is_told_to_go_on(node: Any) -> None:
+    head, _, body = chat_request().partition(b"\r\n\r\n")
+    with connect(node) as connection:
+        connection.sendall(head + b"\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n")
+        assert read_until(connection, b"\r\n\r\n").startswith(b"HTTP/1.1 100")
+        connection.sendall(body)
+        assert read_to_end(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_a_websocket_is_turned_away(node: Any) -> None:
+    upgrade = (
+        "upgrade: websocket",
+        "connection: upgrade",
+        "sec-websocket-version: 13",
+        "sec-websocket-key: eHh4eHh4eHh4eHh4eHh4eA==",
+    )
+    with connect(node) as connection:
+        connection.sendall(http_request("GET", "/v1/cluster/events", b"", *upgrade))
+        assert connection.recv(65536).startswith((b"HTTP/1.1 403", b"HTTP/1.1 404", b"HTTP/1.1 400"))
+    assert httpx.get(f"{node.url}/health").status_code == 200
