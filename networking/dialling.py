@@ -65,17 +65,18 @@ class Dialler:
         self,
         transport: Transport,
         is_connected: Callable[[PeerId], bool],
+        changed: Signal,
         settings: DialSettings,
         random: Random,
     ) -> None:
+        """``changed`` is notified whenever a connection came or went."""
         self._transport = transport
         self._is_connected = is_connected
+        self._changed = changed
         self._settings = settings
         self._random = random
         self._targets: dict[PeerId | Address, _Target] = {}
         self._nursery: trio.Nursery | None = None
-        self.changed = Signal()
-        """To be notified when a connection came or went."""
 
     def add(self, address: Address, peer: PeerId | None) -> None:
         if peer == self._transport.me:
@@ -106,7 +107,7 @@ class Dialler:
 
     def _renew(self, target: _Target) -> None:
         target.renewed.notify()
-        self.changed.notify()
+        self._changed.notify()
 
     def _target(self, key: PeerId | Address, peer: PeerId | None) -> _Target:
         if key not in self._targets:
@@ -121,7 +122,7 @@ class Dialler:
         while True:
             met_at = trio.current_time()
             while not self._is_wanted(target):
-                await self.changed.wait()
+                await self._changed.wait()
             if trio.current_time() - met_at >= settings.stable_s:
                 backoff = 0.0
             await self._wait(target, backoff)

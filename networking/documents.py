@@ -159,9 +159,8 @@ class Documents:
         for owner in sorted(owners):
             document = self._documents.get(owner)
             if document is not None:
-                digest.update(
-                    f"{owner} {document.life.incarnation} {document.life.process} {document.structural};".encode()
-                )
+                life, structural = document.life, document.structural
+                digest.update(f"{owner} {life.incarnation} {life.process} {structural};".encode())
         return digest.hexdigest()
 
     def collect(self, now: float, members: Iterable[PeerId]) -> None:

@@ -12,6 +12,7 @@ import trio
 from attrs import define, field, frozen
 
 from networking.actions import Action, Broadcast, Close, Save, SavedState, Send, Warn
+from networking.controls import CONTROL_PROTOCOL, LINGER_S, Controls
 from networking.dialling import Dialler, DialSettings, Signal
 from networking.documents import FactTooLargeError
 from networking.membership import MemberState
@@ -23,7 +24,6 @@ from networking.transport import (
     PeerId,
     Sign,
     Stream,
-    StreamClosedError,
     StreamHandler,
     Transport,
     TransportError,
@@ -34,12 +34,9 @@ from networking.wire import encode
 
 logger = logging.getLogger(__name__)
 
-CONTROL_PROTOCOL = "/overlay/1/control"
 GOSSIP_TOPIC = "overlay/1"
-QUEUED_MESSAGES = 512
-"""Per connection. Lowered, a slow connection is given up sooner; raised, it may hold more memory."""
-LINGER_S = 1.0
-"""How long a closing connection may take to deliver what was said last."""
+QUEUED_BROADCASTS = 512
+"""Beyond it, changes are left to the digests."""
 
 
 class PeerState(Protocol):
@@ -68,19 +65,6 @@ class MemoryState:
 class OverlaySettings:
     peer: PeerSettings = field(factory=PeerSettings)
     dialling: DialSettings = field(factory=DialSettings)
-
-
-@define(eq=False)
-class _Control:
-    """The control stream of one connection, from the driver's side."""
-
-    number: int
-    connection: Connection
-    outgoing: trio.MemorySendChannel[bytes]
-    queue: trio.MemoryReceiveChannel[bytes]
-    scope: trio.CancelScope = field(factory=trio.CancelScope)
-    begun: bool = False
-    ended: bool = False
 
 
 class Overlay:
@@ -115,11 +99,11 @@ class Overlay:
             settings=settings.peer,
             may_lead=may_lead,
         )
-        self._dialler = Dialler(transport, self._is_connected, settings.dialling, random)
-        self._controls: dict[Connection, _Control] = {}
-        self._by_number: dict[int, _Control] = {}
-        self._last_number = 0
-        self._gossip, self._gossip_queue = trio.open_memory_channel[bytes](QUEUED_MESSAGES)
+        self._controls = Controls(self._peer, self._do, settings.peer.links.hello_within_s)
+        self._dialler = Dialler(
+            transport, self._controls.is_connected, self._controls.changed, settings.dialling, random
+        )
+        self._gossip, self._gossip_queue = trio.open_memory_channel[bytes](QUEUED_BROADCASTS)
         self._request_handlers: dict[str, RequestHandler] = {}
         self._stream_handlers: dict[str, StreamHandler] = {}
         self._view = self._peer.view()
@@ -127,6 +111,7 @@ class Overlay:
         self._view_changed = Signal()
         self._nursery: trio.Nursery | None = None
         transport.subscribe(GOSSIP_TOPIC)
+        transport.register(CONTROL_PROTOCOL)
 
     # The face.
 
@@ -196,124 +181,53 @@ class Overlay:
         """A stream that the peer's handler for the protocol serves. Raises TransportError."""
         if peer == self.me:
             return self._open_to_myself(protocol)
-        return await self._connection_to(peer).open(protocol)
+        return await self._controls.connection_to(peer).open(protocol)
 
     def serve_requests(self, protocol: str, handler: RequestHandler) -> None:
-        """``handler(peer, body)`` returns the answer, or raises RequestRefusedError with the reason."""
+        """``handler(peer, body)`` returns the answer, or raises RequestRefusedError with the reason. Call it before ``run``."""
+        self._transport.register(protocol)
         self._request_handlers[protocol] = handler
 
     def serve_streams(self, protocol: str, handler: StreamHandler) -> None:
+        """The stream is dropped when the handler returns. Call it before ``run``."""
+        self._transport.register(protocol)
         self._stream_handlers[protocol] = handler
 
     async def leave(self) -> None:
         """Say goodbye, so that the others need not wait for a time-out; then ``run`` may be cancelled."""
         self._do(self._peer.leave(trio.current_time()))
         with trio.move_on_after(LINGER_S):
-            while self._controls:
-                await self._dialler.changed.wait()
+            await self._controls.all_closed()
 
     # What the transport tells.
 
     def connected(self, connection: Connection) -> None:
-        self._last_number += 1
-        outgoing, queue = trio.open_memory_channel[bytes](QUEUED_MESSAGES)
-        control = _Control(self._last_number, connection, outgoing, queue)
-        self._controls[connection] = self._by_number[control.number] = control
         assert self._nursery is not None
-        self._nursery.start_soon(self._open_control if connection.outbound else self._expect_control, control)
-        self._dialler.changed.notify()
+        self._controls.connected(connection, self._nursery)
 
     def disconnected(self, connection: Connection) -> None:
-        control = self._controls.get(connection)
-        if control is not None:
-            self._end(control)
+        self._controls.disconnected(connection)
 
     def broadcast_received(self, topic: str, data: bytes) -> None:
         if topic == GOSSIP_TOPIC:
             self._do(self._peer.gossip_received(trio.current_time(), data))
 
     async def stream_opened(self, protocol: str, stream: Stream, connection: Connection) -> None:
-        if protocol != CONTROL_PROTOCOL:
-            await self._serve(protocol, stream)
-            return
-        control = self._controls.get(connection)
-        if control is not None and not control.begun:
-            await self._converse(control, stream)
-
-    # The control stream of a connection.
-
-    async def _open_control(self, control: _Control) -> None:
-        try:
-            with trio.fail_after(self._settings.peer.links.hello_within_s):
-                stream = await control.connection.open(CONTROL_PROTOCOL)
-        except (TransportError, trio.TooSlowError) as error:
-            logger.info("no control stream to %s: %s", control.connection.peer, error)
-            self._end(control)
+        if protocol == CONTROL_PROTOCOL:
+            await self._controls.opened(stream, connection)
         else:
-            await self._converse(control, stream)
-
-    async def _expect_control(self, control: _Control) -> None:
-        await trio.sleep(self._settings.peer.links.hello_within_s)
-        if not control.begun:
-            self._end(control)
-
-    async def _converse(self, control: _Control, stream: Stream) -> None:
-        control.begun = True
-        connection = control.connection
-        self._do(
-            self._peer.connected(trio.current_time(), control.number, connection.peer, outbound=connection.outbound)
-        )
-        try:
-            with control.scope:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._write, control, stream)
-                    await self._read(control, stream)
-                    nursery.cancel_scope.cancel()
-        finally:
-            stream.abort()
-            self._end(control)
-
-    async def _read(self, control: _Control, stream: Stream) -> None:
-        try:
-            while True:
-                frame = await stream.receive()
-                self._do(self._peer.received(trio.current_time(), control.number, frame))
-        except StreamClosedError:
-            return
-
-    async def _write(self, control: _Control, stream: Stream) -> None:
-        """Send what is queued; once the queue is closed, give the peer a moment to read the rest, then end."""
-        try:
-            async for frame in control.queue:
-                await stream.send(frame)
-            await stream.finish()
-            await trio.sleep(LINGER_S)
-        except StreamClosedError:
-            pass
-        control.scope.cancel()
-
-    def _end(self, control: _Control) -> None:
-        """Forget a connection, however it came to its end. Safe to call twice."""
-        if control.ended:
-            return
-        control.ended = True
-        del self._controls[control.connection], self._by_number[control.number]
-        control.scope.cancel()
-        control.outgoing.close()
-        control.connection.abort()
-        self._dialler.changed.notify()
-        self._do(self._peer.disconnected(trio.current_time(), control.number))
+            await self._serve(protocol, stream)
 
     # What the machine wants done.
 
     def _do(self, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, Send):
-                self._send(action)
+                self._controls.send(action)
             elif isinstance(action, Broadcast):
                 self._broadcast(action)
             elif isinstance(action, Close):
-                self._close(action)
+                self._controls.close(action)
             elif isinstance(action, Save):
                 self._state.save(action.state)
             elif isinstance(action, Warn):
@@ -323,32 +237,11 @@ class Overlay:
                 self._dialler.learn(self._peer.addresses)
                 self._view_changed.notify()
 
-    def _send(self, action: Send) -> None:
-        control = self._by_number.get(action.connection)
-        if control is None:
-            return
-        try:
-            control.outgoing.send_nowait(encode(action.message))
-        except trio.ClosedResourceError:
-            return  # It is closing; nothing more is said.
-        except trio.WouldBlock:
-            logger.warning("peer %s does not read; its connection is closed", control.connection.peer)
-            self._end(control)
-
     def _broadcast(self, action: Broadcast) -> None:
         try:
             self._gossip.send_nowait(encode(action.message))
         except trio.WouldBlock:
             logger.warning("gossip can't keep up; a change reaches the others by digests")
-
-    def _close(self, action: Close) -> None:
-        control = self._by_number.get(action.connection)
-        if control is None:
-            return
-        if action.after_sending:
-            control.outgoing.close()
-        else:
-            self._end(control)
 
     async def _tick(self) -> None:
         while True:
@@ -358,18 +251,12 @@ class Overlay:
 
     async def _spread_gossip(self) -> None:
         async for data in self._gossip_queue:
-            await self._transport.broadcast(GOSSIP_TOPIC, data)
+            try:
+                await self._transport.broadcast(GOSSIP_TOPIC, data)
+            except TransportError as error:
+                logger.warning("a change was not broadcast, it reaches the others by digests: %s", error)
 
     # Requests and streams.
-
-    def _is_connected(self, peer: PeerId) -> bool:
-        return any(connection.peer == peer for connection in self._controls)
-
-    def _connection_to(self, peer: PeerId) -> Connection:
-        for connection in reversed(self._controls):
-            if connection.peer == peer and not connection.closed:
-                return connection
-        raise TransportError(f"there is no connection to peer {peer}")
 
     def _open_to_myself(self, protocol: str) -> Stream:
         if self._nursery is None:

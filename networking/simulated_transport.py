@@ -31,6 +31,7 @@ class SimulatedTransport:
         self._me = me
         self._address = address
         self._topics: set[str] = set()
+        self._protocols: set[str] = set()
         self._listener: TransportListener | None = None
         self._nursery: trio.Nursery | None = None
         self._inbox: list[tuple[float, int, Address, Callable[[], None]]] = []
@@ -83,6 +84,12 @@ class SimulatedTransport:
 
     def subscribe(self, topic: str) -> None:
         self._topics.add(topic)
+
+    def register(self, protocol: str) -> None:
+        self._protocols.add(protocol)
+
+    def serves(self, protocol: str) -> bool:
+        return protocol in self._protocols
 
     def topology_changed(self) -> None:
         self._woken.notify()
@@ -181,6 +188,8 @@ class SimulatedConnection:
         await trio.lowlevel.checkpoint()
         if self._closed:
             raise TransportError(f"the connection to {self.peer} is closed")
+        if not self.far.serves(protocol):
+            raise TransportError(f"{self.peer} does not serve {protocol}")
         here, there = SimulatedStream(self), SimulatedStream(self.twin)
         here.twin, there.twin = there, here
         self.add(here)

@@ -5,6 +5,7 @@ an unknown kind raises UnknownKindError, so that the caller can count it.
 """
 
 from base64 import b64decode, b64encode
+from functools import lru_cache
 from typing import Any, cast
 
 import orjson
@@ -179,11 +180,13 @@ def decode_fact(body: str) -> Fact:
     return cast(Fact, _structure(_loads(body.encode()), Fact))
 
 
+@lru_cache(maxsize=64)
 def decode_member(value: bytes) -> MemberFact:
     """Raises MalformedMessageError."""
     return cast(MemberFact, _structure(_loads(value), MemberFact))
 
 
+@lru_cache(maxsize=32)
 def decode_claim(value: bytes) -> Claim:
     """Raises MalformedMessageError."""
     return cast(Claim, _structure(_loads(value), Claim))
