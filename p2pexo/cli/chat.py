@@ -11,6 +11,7 @@ from rich.console import Console
 from p2pexo.cli.answer import Answer, AnswerScreen, stream_answer
 from p2pexo.cli.client import ChatMessage, Client, Target
 from p2pexo.cli.errors import CommandError
+from p2pexo.cli.tables import open_console
 
 _DEFAULT_TARGET = Target()
 _HELP = "/clear forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer."
@@ -26,7 +27,7 @@ def chat(model: str | None = None, /, *, system: str | None = None, target: Targ
     system
         What the model is told before the conversation, such as who it is or in which language to answer.
     """
-    console = Console()
+    console = open_console()
     with Client(target) as client:
         conversation = Conversation(client, model or choose_model(client), system, console)
         if console.is_terminal:

@@ -20,7 +20,7 @@ from p2pexo.cli.fleet import Fleet, NodePlan, free_ports, is_free, log_tail, pla
 from p2pexo.cli.follow import POLL_S, follow_placement
 from p2pexo.cli.news import introduced
 from p2pexo.cli.stop_signals import Stopped, StopSignals
-from p2pexo.cli.tables import ring_table
+from p2pexo.cli.tables import open_console, ring_table
 from p2pexo.cluster.snapshot import ClusterSnapshot
 
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -131,7 +131,7 @@ def demo(
         raise CommandError(
             f"--min-stages {min_stages} is not possible with {nodes} node(s); it must be from 1 to {nodes}"
         )
-    console = Console()
+    console = open_console()
     folder, fleet = Path(tempfile.mkdtemp(prefix="p2pexo-demo-")), Fleet()
 
     def end_at_once() -> None:

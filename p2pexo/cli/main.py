@@ -3,6 +3,7 @@
 Commands are imported only when they run, so that ``p2pexo --help`` answers at once.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -107,6 +108,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Who read our output has enough. Python would complain once more when it flushes on the way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
     return result if isinstance(result, int) else 0
 
 

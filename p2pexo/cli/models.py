@@ -1,10 +1,9 @@
 """``p2pexo models``: what the cluster can run."""
 
-from rich.console import Console
 from rich.table import Table
 
 from p2pexo.cli.client import Client, Target
-from p2pexo.cli.tables import add_row, new_table, state_text
+from p2pexo.cli.tables import add_row, new_table, open_console, state_text
 from p2pexo.cluster.snapshot import ClusterSnapshot
 
 _DEFAULT_TARGET = Target()
@@ -13,12 +12,14 @@ _DEFAULT_TARGET = Target()
 def models(*, target: Target = _DEFAULT_TARGET) -> None:
     """List the models that the cluster can run, which nodes hold their files, and which are loaded."""
     with Client(target) as client:
-        Console().print(models_table(client.models(), client.cluster()))
+        open_console().print(models_table(client.models(), client.cluster()))
 
 
 def models_table(ids: tuple[str, ...], snapshot: ClusterSnapshot) -> Table:
     table = new_table("Model", "State", "Files on")
-    states = {placement.model: placement.state for placement in snapshot.placements}
+    # One that failed says nothing about another of the same model that runs.
+    placements = sorted(snapshot.placements, key=lambda placement: placement.state != "failed")
+    states = {placement.model: placement.state for placement in placements}
     for model in ids:
         holders = [member.name for member in snapshot.members if model in member.models]
         add_row(table, model, state_text(states.get(model, "")), ", ".join(holders))

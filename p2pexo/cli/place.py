@@ -3,13 +3,12 @@
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from p2pexo.cli.client import Client, Target
 from p2pexo.cli.display import open_display
 from p2pexo.cli.errors import CommandError
 from p2pexo.cli.follow import follow_placement
-from p2pexo.cli.tables import ring_table
+from p2pexo.cli.tables import open_console, ring_table
 from p2pexo.cluster.snapshot import ClusterSnapshot
 
 _DEFAULT_TARGET = Target()
@@ -37,7 +36,7 @@ def place(
     wait
         Wait until it can answer, and show how it loads. Ctrl-C ends the waiting, not the loading.
     """
-    console = Console()
+    console = open_console()
     with Client(target) as client:
         placement_id = client.place(model, min_stages=min_stages, precision=precision)
         if not wait:
@@ -62,12 +61,14 @@ def delete(placement: str, /, *, target: Target = _DEFAULT_TARGET) -> None:
     with Client(target) as client:
         placement_id = find_placement_id(client.cluster(), placement)
         client.delete(placement_id)
-    Console().print(f"deleted {placement_id}", highlight=False)
+    open_console().print(f"deleted {placement_id}", highlight=False)
 
 
 def find_placement_id(snapshot: ClusterSnapshot, name: str) -> str:
     """The id of the one placement that ``name`` means. Raises CommandError."""
-    found = [each.id for each in snapshot.placements if name in (each.id, each.model)]
+    found = [
+        each.id for each in snapshot.placements if name == each.id or (name == each.model and each.state != "failed")
+    ]
     if len(found) == 1:
         return found[0]
     if found:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from p2pexo.cli.client import Client, Target
-from p2pexo.cli.tables import cluster_tables
+from p2pexo.cli.tables import cluster_tables, open_console
 from p2pexo.generation.codec import encode
 
 REFRESH_S = 1.0
@@ -38,9 +38,9 @@ def status(
         if json:
             _print_json(client, watch)
         elif watch:
-            _watch(client, Console())
+            _watch(client, open_console())
         else:
-            Console().print(cluster_tables(client.cluster()))
+            open_console().print(cluster_tables(client.cluster()))
 
 
 def _print_json(client: Client, watch: bool) -> None:

@@ -1,11 +1,13 @@
 """A cluster snapshot as tables for a terminal. Pure: a snapshot in, something rich can print out."""
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from p2pexo.cli.values import format_size
 from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
+
+PIPE_WIDTH = 160
 
 STATE_STYLES = {"ready": "green", "alive": "green", "suspect": "yellow", "broken": "yellow", "failed": "red"}
 
@@ -13,9 +15,10 @@ STATE_STYLES = {"ready": "green", "alive": "green", "suspect": "yellow", "broken
 def cluster_tables(snapshot: ClusterSnapshot) -> RenderableType:
     """Everything ``p2pexo status`` shows."""
     parts: list[RenderableType] = [_headline(snapshot), members_table(snapshot.members)]
-    parts += [ring_table(placement) for placement in snapshot.placements]
+    for placement in snapshot.placements:
+        parts += [Text(), ring_table(placement)]
     if not snapshot.placements:
-        parts.append(Text("No model is loaded. Load one with `p2pexo place MODEL`, or just ask it something.\n"))
+        parts.append(Text("\nNo model is loaded. Load one with `p2pexo place MODEL`, or just ask it something."))
     parts += [Text(f"! {warning}", style="yellow") for warning in snapshot.warnings]
     return Group(*parts)
 
@@ -51,9 +54,10 @@ def members_table(members: tuple[MemberView, ...]) -> Table:
 
 def ring_table(placement: PlacementView) -> Table:
     """The stages of one model, in the order in which a token passes them."""
-    table = new_table(
-        "Stage", "Node", "Layers", "State", "Weights", "Process", "Listens at", "Link to the next", "Computes on"
-    )
+    computes = list(dict.fromkeys(stage.compute for stage in placement.stages if stage.compute))
+    # A column only where it tells stages apart: 80 characters are soon full.
+    differs = ("Computes on",) if len(computes) > 1 else ()
+    table = new_table("#", "Node", "Layers", "State", "Weights", "Process", "Listens at", "Link to next", *differs)
     for stage in placement.stages:
         add_row(
             table,
@@ -65,9 +69,11 @@ def ring_table(placement: PlacementView) -> Table:
             format_size(stage.resident_bytes),
             stage.endpoint,
             stage.link,
-            stage.compute,
+            *((stage.compute,) if differs else ()),
         )
     table.title = Text.assemble((placement.model, "bold"), f"  {placement.id}  ", state_text(placement.state))
+    if len(computes) == 1:
+        table.title.append(f"  computes on {computes[0]}", style="dim")
     table.title_justify = "left"
     if placement.reason:
         table.caption = Text(placement.reason, style="red")
@@ -92,6 +98,12 @@ def _stage_state(stage: StageView) -> Text:
     if stage.reason:
         text.append(f": {stage.reason}")
     return text
+
+
+def open_console() -> Console:
+    """Standard output; as wide as the terminal, or wide enough for every table where there is none to wrap them."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPE_WIDTH)
 
 
 def new_table(*columns: str) -> Table:

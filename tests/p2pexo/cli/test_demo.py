@@ -202,7 +202,7 @@ def read_until(process: subprocess.Popen[str], text: str) -> None:
     pytest.fail(f"the demo ended without saying {text!r}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_demo_that_serves_in_good_order(running_demo, tmp_path: Path, number: signal.Signals):
     port = free_ports(1)[0]
     process = running_demo("ok", port)

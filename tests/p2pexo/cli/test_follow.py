@@ -76,6 +76,12 @@ def test_a_placement_is_found_by_its_id_or_its_model(make):
     assert find_placement_id(snapshot, "p1") == find_placement_id(snapshot, "owner/model") == "p1"
 
 
+def test_a_model_that_failed_before_does_not_make_its_name_ambiguous(make):
+    snapshot = make.snapshot(3, make.placement(), make.placement("failed", id="p2"))
+    assert find_placement_id(snapshot, "owner/model") == "p1"
+    assert find_placement_id(snapshot, "p2") == "p2"
+
+
 def test_a_name_that_means_several_placements_or_none_is_refused(make):
     snapshot = make.snapshot(3, make.placement(), make.placement(id="p2"))
     with pytest.raises(CommandError, match="name one of p1, p2"):

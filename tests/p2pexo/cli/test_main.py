@@ -83,6 +83,24 @@ def test_what_goes_wrong_is_one_line_and_an_exit_code(
     assert captured.out == ""
 
 
+def test_a_reader_that_has_enough_is_no_error_to_complain_about():
+    script = "import sys\nfrom p2pexo.cli import main, status\nfrom p2pexo.cli.client import Client\n"
+    script += "from p2pexo.cluster.snapshot import ClusterSnapshot\n"
+    script += (
+        "Client.cluster = lambda self: ClusterSnapshot('desk', 'p', None, 0, False, (), ())\nstatus.REFRESH_S = 0\n"
+    )
+    script += "sys.exit(main.run(['status', '--watch', '--json']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert "desk" in process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(20) == 1
+
+
 def test_it_runs_as_a_module():
     command = [sys.executable, "-m", "p2pexo", "--version"]
     assert subprocess.check_output(command, text=True, timeout=60).strip() == __version__

@@ -65,6 +65,11 @@ def test_models_show_where_their_files_are_and_what_is_loaded(make):
     assert ["owner/model", "ready", "node-1,", "node-2"] in [line.split() for line in shown.splitlines()]
 
 
+def test_a_model_that_runs_is_not_shown_as_failed_for_an_earlier_try(make):
+    snapshot = make.snapshot(1, make.placement(), make.placement("failed", id="p2"))
+    assert "ready" in rendered(models_table(("owner/model",), snapshot))
+
+
 def test_status_as_json_is_one_object(make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setattr(Client, "cluster", lambda self: make.snapshot(3, make.placement()))
     status.status(json=True)
