@@ -1,7 +1,6 @@
 import pytest
 
 from p2pexo.api.chat_wire import ChatStream, Envelope
-
 from p2pexo.cli.chat_stream import ChatError, End, Note, Text, Usage, read_pieces
 from p2pexo.generation.errors import RingBrokenError
 from p2pexo.generation.events import Delta, Failed, Finished, FinishReason, Progress, Started, Waiting
