@@ -58,7 +58,7 @@ class Caller:
 def check(rules: AccessRules, caller: Caller) -> None:
     """Raises RefusedError: 403 for a foreign Host or Origin, 401 without the key. A preflight carries no key."""
     host = caller.headers.get("host")
-    if host and not _host_is_ours(rules, _host_name(host), caller.local_address):
+    if host and ANY not in rules.allowed_hosts and not _is_ours(rules, _host_name(host), caller.local_address):
         raise RefusedError(403, f"the host {host!r} is not a name of this node; use --allow-host to add it")
     if caller.origin is not None and not origin_is_allowed(rules, caller):
         raise RefusedError(403, f"pages of {caller.origin!r} may not use this node; use --allow-origin to add it")
@@ -67,11 +67,14 @@ def check(rules: AccessRules, caller: Caller) -> None:
 
 
 def origin_is_allowed(rules: AccessRules, caller: Caller) -> bool:
+    """Allowed by setting, or a page that this node itself serves, or one from this machine."""
     origin = (caller.origin or "").lower()
     if ANY in rules.allowed_origins or origin in rules.allowed_origins:
         return True
     scheme, _, host = origin.partition("://")
-    return scheme in ("http", "https") and _host_is_ours(rules, _host_name(host), caller.local_address)
+    if scheme not in ("http", "https"):
+        return False
+    return host == caller.headers.get("host", "").lower() or _is_ours(rules, _host_name(host), caller.local_address)
 
 
 def cors_headers(rules: AccessRules, caller: Caller) -> dict[str, str]:
@@ -105,9 +108,7 @@ def _preflight_headers(caller: Caller) -> dict[str, str]:
     }
 
 
-def _host_is_ours(rules: AccessRules, host: str | None, local_address: str) -> bool:
-    if ANY in rules.allowed_hosts:
-        return True
+def _is_ours(rules: AccessRules, host: str | None, local_address: str) -> bool:
     if host is None:
         return False
     return is_loopback(host) or host in rules.own_names or host in rules.allowed_hosts or _same(host, local_address)

@@ -174,7 +174,7 @@ def run_in_thread(make_app: Callable[[], object], **options: Any) -> tuple[str, 
             address.append(await nursery.start(run))
             started.set()
 
-    thread = threading.Thread(target=trio.run, args=(main,))
+    thread = threading.Thread(target=trio.run, args=(main,), daemon=True)
     thread.start()
     assert started.wait(10)
 

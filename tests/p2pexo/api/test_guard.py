@@ -79,6 +79,16 @@ def test_a_star_lets_every_page_in() -> None:
     assert status(AccessRules(allowed_hosts=["*"]), caller(host="any.example")) == 200
 
 
+def test_any_host_is_not_any_page() -> None:
+    rules = AccessRules(allowed_hosts=["*"])
+    assert status(rules, caller(host="any.example", origin="https://any.example")) == 200
+    assert status(rules, caller(host="any.example", origin="https://evil.example")) == 403
+
+
+def test_a_page_under_a_foreign_name_is_refused_by_its_host() -> None:
+    assert status(AccessRules(), caller(host="evil.example", origin="http://evil.example")) == 403
+
+
 def test_a_preflight_allows_every_header_it_asks_for() -> None:
     wanted = "authorization, content-type, x-api-key, anthropic-version, x-stainless-timeout, x-unknown-1"
     who = caller(
