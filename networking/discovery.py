@@ -1,0 +1,154 @@
+"""Finding peers on the local network by mDNS (RFC 6762, 6763), with python-zeroconf in threads of its own.
+
+Sightings of other clusters are delivered, too: a peer that is alone can say which ones it sees.
+"""
+
+import contextlib
+import ipaddress
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+import trio
+from attrs import frozen
+from zeroconf import Error as ZeroconfError
+from zeroconf import InterfaceChoice, IPVersion, ServiceBrowser, ServiceInfo, ServiceStateChange, Zeroconf
+
+from networking.addresses import parse
+from networking.transport import Address, PeerId
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_SERVICE = "_peercluster._tcp.local."
+
+LOOKUP_MILLISECONDS = 3000
+"""How long to wait for the details of a service that was announced. They most often come with the announcement."""
+
+_TXT_LIMIT = 255
+"""A TXT entry, key and value together, holds no more (RFC 6763, 6.1)."""
+
+
+@frozen
+class Sighting:
+    """What a peer says of itself on the local network. Nothing of it is proven: only a connection proves who is there."""
+
+    peer: PeerId
+    addresses: tuple[Address, ...]
+    cluster: str
+    fingerprint: str
+    """The same as ours if the peer can connect to us."""
+    version: int
+    """Of the protocol that the peer speaks."""
+
+    def to_txt(self) -> dict[str, str]:
+        """The entries of a TXT record; as many addresses as fit, in their order."""
+        addresses = ""
+        for address in self.addresses:
+            longer = f"{addresses},{address}".lstrip(",")
+            if len(f"a={longer}") <= _TXT_LIMIT:
+                addresses = longer
+        return {
+            "peer": self.peer,
+            "a": addresses,
+            "cluster": self.cluster,
+            "fp": self.fingerprint,
+            "v": str(self.version),
+        }
+
+    @classmethod
+    def from_txt(cls, txt: dict[str, str]) -> "Sighting":
+        """Raises KeyError or ValueError if the entries are not those of a peer."""
+        addresses = tuple(parse(address).address for address in txt["a"].split(",") if address)
+        return cls(PeerId(txt["peer"]), addresses, txt["cluster"], txt["fp"], int(txt["v"]))
+
+
+Seen = Callable[[Sighting], None]
+"""Called in the trio thread for each sighting, also repeated ones; must return at once."""
+
+
+class Discovery:
+    """Announces one peer and watches for others, never blocking the trio loop.
+
+    ``interfaces`` are IP addresses of this machine's interfaces; none stands for all. ``service`` is a DNS-SD type: peers
+    of one type see one another.
+    """
+
+    def __init__(
+        self, announced: Sighting, seen: Seen, *, service: str = DEFAULT_SERVICE, interfaces: Sequence[str] = ()
+    ) -> None:
+        self._announced = announced
+        self._seen = seen
+        self._service = service
+        self._interfaces = list(interfaces) or InterfaceChoice.All
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Announce and watch until cancelled. Without multicast it says so once, and just waits."""
+        self._token = trio.lowlevel.current_trio_token()
+        try:
+            async with self._zeroconf():
+                task_status.started()
+                await trio.sleep_forever()
+        except (OSError, ZeroconfError) as error:
+            logger.warning("no discovery on the local network (%s): join by ticket or address instead", error)
+            task_status.started()
+            await trio.sleep_forever()
+        finally:
+            self._token = None
+
+    @contextlib.asynccontextmanager
+    async def _zeroconf(self) -> AsyncGenerator[None]:
+        zeroconf = await trio.to_thread.run_sync(self._open)
+        try:
+            await trio.to_thread.run_sync(self._start, zeroconf)
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(zeroconf.close)
+
+    def _open(self) -> Zeroconf:
+        return Zeroconf(interfaces=self._interfaces, ip_version=IPVersion.V4Only)
+
+    def _start(self, zeroconf: Zeroconf) -> None:
+        ServiceBrowser(zeroconf, self._service, handlers=[self._changed])
+        # The name has the peer id in it, so nobody else can hold it, and it needs no second of asking around first.
+        zeroconf.register_service(self._info(), cooperating_responders=True)
+
+    def _info(self) -> ServiceInfo:
+        endpoints = [parse(address) for address in self._announced.addresses]
+        numbers = [endpoint.host for endpoint in endpoints if endpoint.kind in ("ip4", "ip6")]
+        return ServiceInfo(
+            self._service,
+            f"{self._announced.peer}.{self._service}",
+            port=endpoints[0].port if endpoints else 0,
+            properties=self._announced.to_txt(),
+            server=f"{self._announced.peer}.local.",
+            addresses=[ipaddress.ip_address(number).packed for number in numbers],
+        )
+
+    def _changed(self, zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange) -> None:
+        """Called in zeroconf's thread, which may wait."""
+        if state_change is ServiceStateChange.Removed:
+            return
+        info = ServiceInfo(service_type, name)
+        if not info.load_from_cache(zeroconf):
+            info.request(zeroconf, LOOKUP_MILLISECONDS)
+        txt = {key: value or "" for key, value in info.decoded_properties.items()}
+        try:
+            sighting = Sighting.from_txt(txt)
+        except (KeyError, ValueError) as error:
+            logger.debug("%s on the local network is no peer: %r", name, error)
+            return
+        self._deliver(sighting)
+
+    def _deliver(self, sighting: Sighting) -> None:
+        token = self._token
+        if token is None or sighting.peer == self._announced.peer:
+            return
+        with contextlib.suppress(trio.RunFinishedError):
+            token.run_sync_soon(self._hand_over, sighting)
+
+    def _hand_over(self, sighting: Sighting) -> None:
+        try:
+            self._seen(sighting)
+        except Exception:
+            logger.exception("a sighting of %s could not be taken", sighting.peer)
