@@ -12,9 +12,9 @@ from networking.overlay import Overlay
 from networking.transport import Sign
 from p2pexo.cluster.assignments import LOADED, Assignment, may_join, sign_certificate
 from p2pexo.cluster.facts import StageFact, stage_key
+from p2pexo.cluster.fetching import Fetch
 from p2pexo.cluster.seams import Stage, StartStage
 from p2pexo.generation.codec import encode
-from p2pexo.models.card import Card
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
 
 RESTART_PAUSES_S = (0.5, 2.0)
@@ -26,9 +26,6 @@ STEADY_AFTER_S = 60.0
 
 PROGRESS_STEP = 0.05
 """Share of a download or load worth telling. Smaller steps look smoother and cost more gossip."""
-
-Fetch = Callable[[Card, Callable[[float], None]], Path]
-"""(model, progress 0 to 1) -> a complete model directory; blocks, and raises an exception that says what is wrong."""
 
 log = structlog.get_logger(__name__)
 
@@ -121,10 +118,10 @@ class StageKeeper:
             raise ValueError("its placement, made by an older version, does not say what it is; place it again")
 
         def show(share: float) -> None:
-            trio.from_thread.run_sync(self._tell, StageStatus(StagePhase.STARTING, "fetching the model", share))
+            self._tell(StageStatus(StagePhase.STARTING, "fetching the model", share))
 
-        self._tell(StageStatus(StagePhase.STARTING, "fetching the model"))
-        directory = await trio.to_thread.run_sync(self._around.fetch, card, show)
+        show(0.0)
+        directory = await self._around.fetch(card, show)
         self._around.models_changed()
         return directory
 

@@ -5,6 +5,7 @@ ones when only links broke. Each try costs one of a few; a ring that then stays 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import inf
 
 from attrs import evolve, field, frozen
@@ -13,7 +14,7 @@ from p2pexo.cluster import placements as edit
 from p2pexo.cluster.facts import Deletion, Placements, Trouble
 from p2pexo.cluster.observed import Cluster
 from p2pexo.cluster.placement import Candidate, by_preference, demand, plan
-from p2pexo.generation.errors import GenerationError
+from p2pexo.generation.errors import GenerationError, InsufficientMemoryError
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 from p2pexo.ring.stage import StagePhase
@@ -221,8 +222,12 @@ def _needed(card: Card, placement: Placement, rank: int, machine: Candidate) -> 
 
 
 def _plan_again(card: Card, placement: Placement, machines: Sequence[Candidate]) -> tuple[StagePlan, ...]:
-    stages = max(1, min(len(placement.stages), len(machines)))
-    return plan(card, machines, min_stages=stages, precision=placement.precision)
+    """As many stages as before if that can be, else as few as possible. Raises GenerationError."""
+    stages = min(len(placement.stages), len(machines))
+    if stages > 1:
+        with suppress(InsufficientMemoryError):
+            return plan(card, machines, min_stages=stages, precision=placement.precision)
+    return plan(card, machines, precision=placement.precision)
 
 
 def _timed(trial: Trial, cluster: Cluster, placement: Placement, now: float) -> Trial:

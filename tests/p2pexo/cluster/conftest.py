@@ -29,9 +29,7 @@ class Scene:
         ]
         return Placement(id, self.card.id, self.card.revision, epoch or self.epoch, stages, card=self.card)
 
-    def fact(
-        self, placement: Placement, rank: int, phase: StagePhase = StagePhase.READY, **status: Any
-    ) -> StageFact:
+    def fact(self, placement: Placement, rank: int, phase: StagePhase = StagePhase.READY, **status: Any) -> StageFact:
         joined = phase in (StagePhase.READY, StagePhase.LINKING, StagePhase.BROKEN)
         told: dict[str, Any] = {
             "epoch": placement.epoch if joined else None,

@@ -64,6 +64,11 @@ def test_without_a_spare_machine_the_layers_are_shared_out_anew(scene) -> None:
     assert decision.placements.placements[0].stages[-1].end_layer == 30
 
 
+def test_a_machine_that_is_too_small_does_not_keep_the_others_from_sharing_the_layers(scene) -> None:
+    placed = Placements([scene.placement("a", "b", "c")], next_count=2)
+    assert sorted(peers(decide(scene.cluster("abd", placed, budgets={"d": 10}), Memory(), at(0)))) == ["a", "b"]
+
+
 def test_what_no_longer_fits_waits_with_its_reason_and_is_formed_when_a_machine_comes(scene) -> None:
     placed = Placements([scene.placement("a", "b")], next_count=2)
     budgets = {"a": 1000, "c": 10**6}

@@ -1,0 +1,260 @@
+"""The leader's and the workers' duties together, on whole nodes in virtual time."""
+
+import pytest
+import trio
+
+from p2pexo.cluster.commands import PlaceCommand
+from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError
+
+MODEL = "owner/model"
+
+
+def place(min_stages: int = 1) -> PlaceCommand:
+    return PlaceCommand(MODEL, min_stages=min_stages)
+
+
+def test_a_model_placed_through_any_node_becomes_ready_everywhere(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", "c")
+        id = await desk.nodes["c"].control.place(place(3))
+        await desk.until_ready("a", "b", "c")
+        assert desk.nodes["b"].placement().id == id
+        assert [stage.end_layer - stage.first_layer for stage in desk.nodes["b"].placement().stages] == [10, 10, 10]
+
+    rehearse(story)
+
+
+def test_a_ring_of_one_becomes_ready(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", a=1000)
+        await desk.nodes["a"].control.place(place())
+        await desk.until_ready("b")
+
+    rehearse(story)
+
+
+def test_a_ring_moves_to_the_machines_that_are_left(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", "c")
+        id = await desk.nodes["a"].control.place(place(3))
+        await desk.until_ready("a", "b", "c")
+        await desk.remove("c")
+        await desk.until_ready("a", "b")
+        assert desk.nodes["a"].placement().id == id
+
+    rehearse(story)
+
+
+def test_a_spare_machine_takes_over_and_the_others_keep_their_weights(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", "c", a=1000)
+        await desk.nodes["a"].control.place(place(2))
+        await desk.until_ready("b", "c")
+        survivor = desk.stage_on("b")
+        await desk.add("d")
+        await desk.remove("c")
+        await desk.until_ready("b", "d")
+        assert desk.running() == [survivor, desk.stage_on("d")]
+
+    rehearse(story)
+
+
+def test_the_death_of_a_leader_without_a_stage_restarts_nothing(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", "c", a=1000)
+        id = await desk.nodes["b"].control.place(place(2))
+        await desk.until_ready("b", "c")
+        stages, epoch = desk.running(), desk.nodes["b"].placement().epoch
+        await desk.remove("a")
+        await desk.until(lambda: desk.nodes["b"].overlay.view.leader == desk.nodes["b"].peer)
+        await trio.sleep(60)
+        assert desk.running() == stages
+        assert (desk.nodes["c"].placement().id, desk.nodes["c"].placement().epoch) == (id, epoch)
+        assert desk.nodes["c"].placement().state == "ready"
+
+    rehearse(story)
+
+
+def test_a_leader_that_dies_while_stages_load_is_replaced_and_they_load_on(rehearse) -> None:
+    async def story(desk) -> None:
+        desk.load_s = 20.0
+        await desk.add("a", "b", "c", a=1000)
+        await desk.nodes["c"].control.place(place(2))
+        await desk.until(lambda: len(desk.running()) == 2)
+        stages = desk.running()
+        await desk.remove("a")
+        await desk.until_ready("b", "c")
+        assert desk.stages == stages
+
+    rehearse(story)
+
+
+def test_a_join_and_a_leave_of_bystanders_change_nothing(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+        await desk.nodes["a"].control.place(place(2))
+        await desk.until_ready("a", "b")
+        stages, epoch = desk.running(), desk.nodes["b"].placement().epoch
+        await desk.add("c")
+        await desk.remove("c")
+        await trio.sleep(30)
+        assert desk.running() == stages
+        assert desk.nodes["b"].placement().epoch == epoch
+
+    rehearse(story)
+
+
+def test_a_deleted_placement_stops_everywhere_and_nothing_brings_it_back(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", "c", a=1000)
+        id = await desk.nodes["b"].control.place(place(2))
+        await desk.until_ready("b", "c")
+        await desk.nodes["c"].control.delete(id)
+        await desk.until(lambda: not desk.running())
+        await desk.remove("a")
+        await desk.until(lambda: desk.nodes["b"].overlay.view.leader == desk.nodes["b"].peer)
+        await trio.sleep(120)
+        assert desk.running() == []
+        assert desk.nodes["c"].placement() is None
+        await desk.nodes["c"].control.delete(id)
+
+    rehearse(story)
+
+
+def test_two_requests_to_place_a_model_make_one_placement(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", "c")
+        ids: list[str] = []
+
+        async def ask(name: str) -> None:
+            ids.append(await desk.nodes[name].control.place(place(2)))
+
+        async with trio.open_nursery() as nursery:
+            for name in "abc":
+                nursery.start_soon(ask, name)
+        assert len(set(ids)) == 1
+        await desk.until(lambda: len(desk.running()) == 2)
+
+    rehearse(story)
+
+
+def test_a_crashed_stage_starts_again_and_the_ring_is_formed_anew(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+        await desk.nodes["a"].control.place(place(2))
+        await desk.until_ready("a", "b")
+        survivor, epoch = desk.stage_on("a"), desk.nodes["a"].placement().epoch
+        desk.stage_on("b").crash()
+        await desk.until(lambda: desk.nodes["a"].placement().epoch != epoch)
+        await desk.until_ready("a", "b")
+        assert desk.stage_on("a") is survivor
+
+    rehearse(story)
+
+
+def test_a_lost_link_alone_costs_no_process(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+        await desk.nodes["a"].control.place(place(2))
+        await desk.until_ready("a", "b")
+        stages = desk.running()
+        stages[0].lose_link()
+        await desk.until(lambda: desk.nodes["a"].placement().state != "ready")
+        await desk.until_ready("a", "b")
+        assert desk.stages == stages
+
+    rehearse(story)
+
+
+def test_a_follower_that_comes_back_takes_up_its_stage_again(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", a=80_000, b=80_000)
+        leader = desk.nodes["a"]
+        await leader.control.place(place(2))
+        await desk.until_ready("a", "b")
+        await desk.remove("b")
+        await desk.add("b")
+        await desk.until_ready("a", "b")
+        assert leader.overlay.view.leader == leader.peer
+
+    rehearse(story)
+
+
+def test_a_model_that_loads_on_no_machine_ends_as_failed_with_the_reason(rehearse) -> None:
+    async def story(desk) -> None:
+        desk.unable = {"a", "b"}
+        await desk.add("a", "b")
+        id = await desk.nodes["b"].control.place(place())
+        await desk.until(
+            lambda: (seen := desk.nodes["b"].placement()) and seen.state == "failed" and not desk.running()
+        )
+        await trio.sleep(60)
+        failed = desk.nodes["b"].placement()
+        assert (failed.id, failed.state) == (id, "failed")
+        assert "model.safetensors is cut short" in failed.reason
+        assert len(desk.stages) <= 4
+
+    rehearse(story)
+
+
+def test_a_machine_that_cannot_load_is_passed_over(rehearse) -> None:
+    async def story(desk) -> None:
+        desk.unable = {"b"}
+        await desk.add("a", "b", a=10**6)
+        await desk.nodes["a"].control.place(place())
+        await desk.until_ready("a")
+
+    rehearse(story)
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "param"),
+    [
+        (PlaceCommand(MODEL, min_stages=5), InvalidRequestError, "min_stages"),
+        (PlaceCommand("no-such-model"), ModelNotFoundError, "model"),
+    ],
+)
+def test_what_cannot_be_placed_is_refused_at_once(
+    rehearse, command: PlaceCommand, error: type[GenerationError], param: str
+) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+        with pytest.raises(error) as caught:
+            await desk.nodes["b"].control.place(command)
+        assert caught.value.param == param
+        assert desk.nodes["b"].placement() is None
+
+    rehearse(story)
+
+
+def test_more_stages_than_the_running_ring_has_are_refused(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+        await desk.nodes["b"].control.place(place())
+        with pytest.raises(InvalidRequestError, match="min_stages 2"):
+            await desk.nodes["b"].control.place(place(2))
+
+    rehearse(story)
+
+
+def test_deleting_what_is_not_there_says_so(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a")
+        with pytest.raises(ModelNotFoundError, match="nothing-like-it"):
+            await desk.nodes["a"].control.delete("nothing-like-it")
+
+    rehearse(story)
+
+
+def test_snapshots_come_after_each_change(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+        states: list[str] = []
+        await desk.nodes["a"].control.place(place(2))
+        async for snapshot in desk.nodes["b"].control.snapshots():
+            states += [each.state for each in snapshot.placements]
+            if "ready" in states:
+                break
+        assert states[0] == "loading"
+
+    rehearse(story)

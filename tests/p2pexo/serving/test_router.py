@@ -1,0 +1,249 @@
+"""Requests on their way, on whole nodes in virtual time."""
+
+import pytest
+import trio
+from attrs import evolve
+
+from p2pexo.cluster.commands import PlaceCommand
+from p2pexo.generation.events import Delta, Event, Failed, Finished, Started, Waiting
+from p2pexo.generation.request import Message, Request, Role, Sampling
+from p2pexo.serving.settings import RouterSettings
+
+MODEL = "owner/model"
+
+
+def request(id: str = "r1") -> Request:
+    return Request(id, MODEL, (Message(Role.USER, "count"),))
+
+
+async def answer(node, asked: Request | None = None) -> list[Event]:
+    async with node.router.generate(asked or request()) as events:
+        return [event async for event in events]
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Delta))
+
+
+def failure(events: list[Event]) -> str:
+    assert isinstance(events[-1], Failed), events
+    return events[-1].error.kind
+
+
+async def placed(desk, *names: str, min_stages: int = 2, **options) -> str:
+    await desk.add(*names, **options)
+    id = await desk.nodes[names[0]].control.place(PlaceCommand(MODEL, min_stages=min_stages))
+    await desk.until(lambda: all((seen := node.placement()) and seen.state == "ready" for node in desk.nodes.values()))
+    return id
+
+
+def test_every_node_gets_the_same_answer(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c")
+        answers = [await answer(desk.nodes[name], request(name)) for name in "abc"]
+        assert [type(event) for event in answers[0]] == [Started, *[Delta] * 10, Finished]
+        assert answers[0] == answers[1] == answers[2]
+
+    rehearse(story)
+
+
+def test_a_seed_is_drawn_once_and_a_given_one_is_kept(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b")
+        await answer(desk.nodes["a"])
+        await answer(desk.nodes["b"], evolve(request("r2"), sampling=Sampling(seed=7)))
+        asked = [each for stage in desk.stages for each in stage.requests]
+        assert asked[0].sampling.seed is not None
+        assert asked[1].sampling.seed == 7
+
+    rehearse(story)
+
+
+def test_a_model_that_is_not_running_is_placed_and_the_client_hears_how_far_it_is(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", a=80_000, b=80_000)
+        events = await answer(desk.nodes["b"])
+        waiting = [event.reason for event in events if isinstance(event, Waiting)]
+        assert waiting[0] == f"placing {MODEL}"
+        assert any(reason.startswith("loading layers ") for reason in waiting)
+        assert waiting == list(dict.fromkeys(waiting))
+        assert text_of(events) == "0 1 2 3 4 5 6 7 8 9 "
+        assert not desk.nodes["a"].placement().by_user
+
+    rehearse(story)
+
+
+def test_without_autoload_the_client_is_told_to_place_it(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", settings=RouterSettings(autoload=False))
+        events = await answer(desk.nodes["a"])
+        assert failure(events) == "unavailable"
+        assert events[-1].error.retry_after_s
+
+    rehearse(story)
+
+
+def test_a_model_that_does_not_fit_fails_with_the_sizes(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", a=1000)
+        assert failure(await answer(desk.nodes["a"])) == "insufficient_memory"
+
+    rehearse(story)
+
+
+def test_a_model_that_cannot_be_loaded_fails_with_the_reason(rehearse) -> None:
+    async def story(desk) -> None:
+        desk.unable = {"a"}
+        await desk.add("a")
+        events = await answer(desk.nodes["a"])
+        assert failure(events) == "unavailable"
+        assert "model.safetensors is cut short" in events[-1].error.message
+
+    rehearse(story)
+
+
+def test_a_load_that_takes_too_long_fails_in_time(rehearse) -> None:
+    async def story(desk) -> None:
+        desk.load_s = 1000.0
+        await desk.add("a", settings=RouterSettings(load_timeout_s=20))
+        began = trio.current_time()
+        events = await answer(desk.nodes["a"])
+        assert failure(events) == "unavailable"
+        assert events[-1].error.retry_after_s
+        assert trio.current_time() - began == pytest.approx(20, abs=0.1)
+
+    rehearse(story)
+
+
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_a_node_lost_in_the_middle_of_an_answer_fails_it_and_the_next_request_works(rehearse, victim: str) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", "d", d=1000, min_stages=3)
+        asker = desk.nodes["d"]
+        async with asker.router.generate(request()) as events:
+            received: list[Event] = [await events.receive() for _ in range(4)]
+            await desk.remove(victim)
+            with trio.fail_after(10):
+                received += [event async for event in events]
+        assert failure(received) == "ring_broken"
+        assert not any(isinstance(event, Finished) for event in received)
+        assert text_of(await answer(asker, request("r2"))) == "0 1 2 3 4 5 6 7 8 9 "
+
+    rehearse(story)
+
+
+def test_the_death_of_the_leader_breaks_no_answer_and_delays_no_request(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", a=1000)
+        asker = desk.nodes["b"]
+        async with asker.router.generate(request()) as events:
+            await events.receive()
+            await desk.remove("a")
+            assert text_of([event async for event in events]) == "0 1 2 3 4 5 6 7 8 9 "
+        await desk.until(lambda: asker.overlay.view.leader is None)
+        again = await answer(asker, request("r2"))
+        assert isinstance(again[0], Started)
+        assert isinstance(again[-1], Finished)
+
+    rehearse(story)
+
+
+@pytest.mark.parametrize("asker", ["a", "b", "c"])
+def test_leaving_cancels_the_request_on_the_node_of_stage_0(rehearse, asker: str) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c")
+        async with desk.nodes[asker].router.generate(request()) as events:
+            while not isinstance(await events.receive(), Delta):
+                pass
+        await desk.until(lambda: any("r1" in stage.cancelled for stage in desk.stages), within_s=1)
+
+    rehearse(story)
+
+
+def test_an_error_of_the_reader_comes_out_as_it_is(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b")
+        with pytest.raises(KeyError):
+            async with desk.nodes["a"].router.generate(request()) as events:
+                await events.receive()
+                raise KeyError("the reader's own")
+
+    rehearse(story)
+
+
+def test_deleting_the_placement_in_the_middle_of_an_answer_says_so(rehearse) -> None:
+    async def story(desk) -> None:
+        id = await placed(desk, "a", "b", "c")
+        async with desk.nodes["c"].router.generate(request()) as events:
+            await events.receive()
+            await desk.nodes["b"].control.delete(id)
+            received = [event async for event in events]
+        assert failure(received) == "placement_deleted"
+
+    rehearse(story)
+
+
+def test_a_request_waits_while_the_ring_is_formed_anew(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", min_stages=3)
+        await desk.remove("c")
+        events = await answer(desk.nodes["a"])
+        assert isinstance(events[0], Waiting)
+        assert text_of(events) == "0 1 2 3 4 5 6 7 8 9 "
+
+    rehearse(story)
+
+
+def test_a_ring_that_takes_too_long_to_form_anew_fails_the_request_in_time(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", min_stages=3)
+        desk.load_s = 1000.0
+        epoch = desk.nodes["a"].placement().epoch
+        await desk.remove("c")
+        await desk.until(lambda: desk.nodes["a"].placement().epoch != epoch)
+        began = trio.current_time()
+        assert failure(await answer(desk.nodes["a"])) == "unavailable"
+        assert trio.current_time() - began == pytest.approx(30, abs=1)
+
+    rehearse(story)
+
+
+def test_a_ring_that_can_not_be_formed_anew_fails_the_request_at_once(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", a=80_000, b=80_000)
+        await desk.remove("b")
+        await desk.until(lambda: "does not fit" in desk.nodes["a"].placement().reason)
+        events = await answer(desk.nodes["a"])
+        assert failure(events) == "unavailable"
+        assert "does not fit" in events[-1].error.message
+
+    rehearse(story)
+
+
+def test_more_requests_than_may_wait_are_turned_away(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", settings=RouterSettings(max_waiting=3))
+        ends: list[str] = []
+
+        async def ask(number: int) -> None:
+            last = (await answer(desk.nodes["a"], request(f"r{number}")))[-1]
+            ends.append(last.error.kind if isinstance(last, Failed) else "finished")
+
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(ask, number)
+        assert sorted(ends) == ["finished"] * 3 + ["overloaded"] * 2
+
+    rehearse(story)
+
+
+def test_requests_that_waited_are_sent_in_order_of_arrival(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a")
+        async with trio.open_nursery() as nursery:
+            for number in range(8):
+                nursery.start_soon(answer, desk.nodes["a"], request(f"r{number}"))
+                await trio.sleep(0.01)
+        assert [each.id for stage in desk.stages for each in stage.requests] == [f"r{number}" for number in range(8)]
+
+    rehearse(story)
