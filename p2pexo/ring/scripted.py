@@ -35,9 +35,8 @@ class Script:
     """What one layer takes for each row on top."""
     broken_layer: int | None = None
     """Loading this layer fails."""
-    poison: str = ""
-    """A prompt that ends with this text fails on the stage that holds ``poison_layer``."""
-    poison_layer: int = 0
+    poisons: tuple[tuple[str, int], ...] = ()
+    """(text, layer): a prompt that ends with the text fails on the stage that holds the layer."""
 
     def write(self, directory: Path) -> None:
         (directory / "script.json").write_bytes(encode(self))
@@ -119,10 +118,10 @@ class ScriptedStage:
         return rows
 
     def _check_poison(self, entry: Entry) -> None:
-        poison = tuple(tokens_of(self.script.poison))
-        holds_layer = self.first_layer <= self.script.poison_layer < self.end_layer
-        if poison and holds_layer and entry.tokens[-len(poison) :] == poison:
-            raise RuntimeError("the prompt is poisoned")
+        for text, layer in self.script.poisons:
+            poison = tuple(tokens_of(text))
+            if self.first_layer <= layer < self.end_layer and entry.tokens[-len(poison) :] == poison:
+                raise RuntimeError(f"poisoned by {text}")
 
 
 @frozen

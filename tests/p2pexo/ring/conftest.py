@@ -1,6 +1,6 @@
 """Rings of real stage processes on loopback, with the scripted engine unless a test brings another."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -11,9 +11,10 @@ from attrs import define
 
 from p2pexo.generation.events import Delta, Event
 from p2pexo.generation.request import Message, Request, Role, Sampling
+from p2pexo.ring.formation import neighbours_of
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 from p2pexo.ring.scripted import Script
-from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
+from p2pexo.ring.stage import StagePhase, StageSpec, StageStatus
 from p2pexo.ring.supervisor import StageProcess
 
 SCRIPTED_ENGINE = "p2pexo.ring.scripted:kit"
@@ -58,15 +59,10 @@ class Ring:
 
     async def form(self, count: int) -> None:
         """Tell all stages their neighbours in an epoch; wait until all are ready."""
-        size = len(self.processes)
         ready = (StagePhase.LISTENING, StagePhase.BROKEN, StagePhase.READY)
         statuses = [await wait_for(each, *ready) for each in self.processes]
         for rank, process in enumerate(self.processes):
-            following = statuses[(rank + 1) % size]
-            neighbours = Neighbours(
-                epoch(count), statuses[rank - 1].certificate, following.certificate, following.endpoints
-            )
-            await process.join(None if size == 1 else neighbours)
+            await process.join(neighbours_of(rank, statuses, epoch(count)))
         for process in self.processes:
             with trio.fail_after(30):
                 async for status in process.statuses():
@@ -87,7 +83,7 @@ def ring_of(tmp_path: Path) -> RingOf:
     """``async with ring_of(3) as ring``: that many stages, formed in epoch 1."""
 
     @asynccontextmanager
-    async def ring_of(stages: int, script: Script | None = None, *, form: bool = True) -> AsyncIterator[Ring]:
+    async def ring_of(stages: int, script: Script | None = None, *, form: bool = True) -> AsyncGenerator[Ring]:
         script = script or Script()
         script.write(tmp_path)
         placement = make_placement(script.layers, stages)
@@ -102,7 +98,7 @@ def ring_of(tmp_path: Path) -> RingOf:
 @asynccontextmanager
 async def running_ring(
     placement: Placement, directory: Path, engine: str, environment: dict[str, str] | None = None
-) -> AsyncIterator[Ring]:
+) -> AsyncGenerator[Ring]:
     processes = [
         StageProcess(
             StageSpec(placement, rank, directory, ("127.0.0.1",)),
@@ -118,6 +114,16 @@ async def running_ring(
             await ring.start(rank)
         yield ring
         nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def run_ring() -> Callable[..., AbstractAsyncContextManager[Ring]]:
+    return running_ring
+
+
+@pytest.fixture
+def placement_of() -> Callable[..., Placement]:
+    return make_placement
 
 
 @pytest.fixture

@@ -113,6 +113,7 @@ def test_every_request_is_told_when_the_ring_breaks_and_later_ones_run(request_f
     for call in (1, 2):
         desk.conductor.submit(call, request_for("hello", id=str(call)))
     batch = desk.conductor.next_batch()
+    assert batch is not None
     desk.engine.clear()
     desk.conductor.fail_all(RingBrokenError("gone"))
     assert [events[-1].error.kind for events in desk.events.values()] == ["ring_broken"] * 2

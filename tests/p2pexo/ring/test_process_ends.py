@@ -47,8 +47,8 @@ def test_stages_end_when_their_owner_is_killed(tmp_path: Path, phase: StagePhase
         stderr=subprocess.DEVNULL,
         text=True,
     )
+    assert owner.stdout
     try:
-        assert owner.stdout
         lines = (line for line in owner.stdout if line.startswith("child"))
         children = [psutil.Process(int(next(lines).split()[1])) for _ in range(2)]
         owner.kill()

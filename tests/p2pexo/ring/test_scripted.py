@@ -13,8 +13,9 @@ def answer(stages: list[ScriptedStage], chunks: list[tuple[int, ...]], count: in
     for number in range(len(chunks) + count - 1):
         tokens = chunks[number] if number < len(chunks) else (drawn[-1],)
         index = len(drawn) if number >= len(chunks) - 1 else None
-        output = None
+        output: memoryview | BatchResult | None = None
         for stage in stages:
+            assert not isinstance(output, BatchResult)
             output = stage.run(Batch(number, (Entry(1, tokens, position, index),)), output)
         assert isinstance(output, BatchResult)
         drawn += [each.token for each in output.sampled]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from attrs import evolve
@@ -13,7 +14,7 @@ from attrs import evolve
 from p2pexo.engine.batch import Batch, Entry
 from p2pexo.ring import listener, tls
 from p2pexo.ring.certificates import Credentials, make_credentials
-from p2pexo.ring.links import Arrived, LinkDelayed, Linked, LinkError, LinkLost
+from p2pexo.ring.links import Arrived, LinkDelayed, Linked, LinkError, LinkEvent, LinkLost
 from p2pexo.ring.messages import Hello, Step
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 from p2pexo.ring.stage import Endpoint, Neighbours, StageSpec
@@ -25,13 +26,16 @@ STEP = Step(Batch(1, (Entry(1, (5,), 0, 0),)))
 DIALLER, ACCEPTOR, STRANGER = (make_credentials(name) for name in ("dialler", "acceptor", "stranger"))
 
 
+E = TypeVar("E")
+
+
 class Stage:
     """The links of one stage, and what they have posted."""
 
     def __init__(self, rank: int, stages: int = 2) -> None:
         plans = tuple(StagePlan("peer", layer, layer + 1) for layer in range(stages))
         placement = Placement("p1", "test/model", "r1", Epoch(1, 1, "leader"), plans)
-        self.posted: queue.SimpleQueue = queue.SimpleQueue()
+        self.posted: queue.SimpleQueue[LinkEvent] = queue.SimpleQueue()
         self.links = TlsLinks(StageSpec(placement, rank, Path(), ("127.0.0.1",)), "float32", self.posted.put)
 
     def join(self, previous: "Stage", following: "Stage", count: int = 1) -> None:
@@ -43,7 +47,7 @@ class Stage:
         )
         self.links.join(neighbours)
 
-    def wait_for(self, kind: type):
+    def wait_for(self, kind: type[E]) -> E:
         while True:
             event = self.posted.get(timeout=15)
             if isinstance(event, kind):
@@ -103,7 +107,7 @@ def test_the_right_neighbour_gets_in():
         ({"dtype": "bfloat16"}, "dtype is bfloat16 there but should be float32"),
     ],
 )
-def test_a_mismatch_is_told_to_both_sides(change: dict, line: str):
+def test_a_mismatch_is_told_to_both_sides(change: dict[str, object], line: str):
     dialled, accepted = shake_hands(DIALLER, ACCEPTOR, evolve(HELLO, **change))
     assert line in str(dialled)
     assert line in str(accepted)

@@ -1,0 +1,111 @@
+"""What benches share: a real model, rings of real stage processes on loopback, and the one line of figures at the end."""
+
+import json
+import os
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import structlog
+import trio
+from attrs import frozen
+
+from p2pexo.engine.blas import prepare_blas
+from p2pexo.engine.environment import private_directory, stage_environment
+from p2pexo.generation.errors import from_report
+from p2pexo.generation.events import Delta, Failed, Finished
+from p2pexo.generation.request import Request
+from p2pexo.models.catalogue import EMBEDDED
+from p2pexo.models.store import Store
+from p2pexo.ring.engines import MLX_ENGINE
+from p2pexo.ring.formation import neighbours_of
+from p2pexo.ring.plan import Epoch, Placement, StagePlan
+from p2pexo.ring.stage import StagePhase, StageSpec, StageStatus
+from p2pexo.ring.supervisor import StageProcess
+
+MODEL = EMBEDDED
+
+
+@frozen
+class Workshop:
+    """The folder and the environment that all stages of a bench share."""
+
+    model_directory: Path
+    environment: dict[str, str]
+    blas: str
+
+
+@frozen
+class Answered:
+    tokens: tuple[int, ...]
+    seconds_per_token: float
+    """Of decoding, as stage 0 counts it; the first token belongs to the prefill."""
+
+
+def set_up() -> Workshop:
+    """Import the embedded model and choose the BLAS as a node would. Quiet about anything less than a warning."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
+    cache = private_directory(Path(tempfile.gettempdir()) / f"p2pexo-bench-{os.getuid()}")
+    directory = Store(cache).fetch(MODEL)
+    blas = prepare_blas("auto", cache)
+    environment = stage_environment(os.environ, blas, private_directory(cache / "tmp"))
+    return Workshop(directory, environment, blas.name)
+
+
+@asynccontextmanager
+async def running_ring(workshop: Workshop, stages: int, *, engine: str = MLX_ENGINE) -> AsyncGenerator[StageProcess]:
+    """A ring of that many processes, layers cut evenly; its stage 0, once all are ready."""
+    cuts = [round(MODEL.layers * rank / stages) for rank in range(stages + 1)]
+    plans = tuple(StagePlan("bench", first, end) for first, end in pairwise(cuts))
+    epoch = Epoch(1, 1, "bench")
+    placement = Placement(f"bench-{stages}", MODEL.id, MODEL.revision, epoch, plans)
+    processes = [
+        StageProcess(
+            StageSpec(placement, rank, workshop.model_directory, ("127.0.0.1",)),
+            environment=workshop.environment,
+            engine=engine,
+        )
+        for rank in range(stages)
+    ]
+    async with trio.open_nursery() as nursery:
+        for process in processes:
+            await nursery.start(process.run)
+        statuses = [await _reached(process, StagePhase.LISTENING) for process in processes]
+        for rank, process in enumerate(processes):
+            await process.join(neighbours_of(rank, statuses, epoch))
+        for process in processes:
+            await _reached(process, StagePhase.READY)
+        yield processes[0]
+        nursery.cancel_scope.cancel()
+
+
+async def ask(stage: StageProcess, request: Request) -> Answered:
+    """Run a request to its end. Raises its error if it fails."""
+    tokens: list[int] = []
+    async with stage.generate(request) as events:
+        async for event in events:
+            match event:
+                case Delta():
+                    tokens += event.tokens
+                case Failed():
+                    raise from_report(event.error)
+                case Finished():
+                    return Answered(tuple(tokens), event.decode_s / (len(tokens) - 1))
+                case _:
+                    pass
+    raise RuntimeError(f"the events of {request.id} ended without an end")
+
+
+def print_figures(**figures: float | int | str) -> None:
+    """The last line of a bench: one JSON object."""
+    rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+    print(json.dumps(rounded), flush=True)
+
+
+async def _reached(process: StageProcess, phase: StagePhase) -> StageStatus:
+    async for status in process.statuses():
+        if status.phase is phase:
+            return status
+    raise RuntimeError(f"a stage did not become {phase}: {process.status.reason}")
