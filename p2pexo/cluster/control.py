@@ -1,6 +1,6 @@
 """What HTTP and the command line ask of the cluster: which models there are, place, delete, and how everything stands."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from attrs import evolve
 
@@ -15,11 +15,21 @@ from p2pexo.models.card import Card
 
 
 class Control:
-    def __init__(self, overlay: Overlay, store: Store, *, cluster_name: str, open_cluster: bool) -> None:
+    def __init__(
+        self,
+        overlay: Overlay,
+        store: Store,
+        *,
+        cluster_name: str,
+        open_cluster: bool,
+        notices: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
+        """``notices``: lines about this node that its snapshots carry among their warnings."""
         self._overlay = overlay
         self._store = store
         self._cluster_name = cluster_name
         self._open_cluster = open_cluster
+        self._notices = notices
 
     def observe(self) -> Cluster:
         return observe(self._overlay.view)
@@ -44,7 +54,8 @@ class Control:
         await send_command(self._overlay, DeleteCommand(placement_id))
 
     def snapshot(self) -> ClusterSnapshot:
-        return describe(self._overlay.view, cluster_name=self._cluster_name, open_cluster=self._open_cluster)
+        snapshot = describe(self._overlay.view, cluster_name=self._cluster_name, open_cluster=self._open_cluster)
+        return evolve(snapshot, warnings=(*snapshot.warnings, *self._notices()))
 
     async def snapshots(self) -> AsyncIterator[ClusterSnapshot]:
         """The present one, then one after each change that shows in it."""
