@@ -222,9 +222,8 @@ def _needed(card: Card, placement: Placement, rank: int, machine: Candidate) -> 
 
 
 def _plan_again(card: Card, placement: Placement, machines: Sequence[Candidate]) -> tuple[StagePlan, ...]:
-    """As many stages as before if that can be, else as few as possible. Raises GenerationError."""
-    stages = min(len(placement.stages), len(machines))
-    if stages > 1:
+    """As many stages as before, or as many as can be. Raises GenerationError."""
+    for stages in range(min(len(placement.stages), len(machines)), 1, -1):
         with suppress(InsufficientMemoryError):
             return plan(card, machines, min_stages=stages, precision=placement.precision)
     return plan(card, machines, precision=placement.precision)

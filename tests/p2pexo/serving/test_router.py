@@ -5,6 +5,7 @@ import trio
 from attrs import evolve
 
 from p2pexo.cluster.commands import PlaceCommand
+from p2pexo.generation.errors import ErrorReport
 from p2pexo.generation.events import Delta, Event, Failed, Finished, Started, Waiting
 from p2pexo.generation.request import Message, Request, Role, Sampling
 from p2pexo.serving.settings import RouterSettings
@@ -25,9 +26,9 @@ def text_of(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, Delta))
 
 
-def failure(events: list[Event]) -> str:
+def failure(events: list[Event]) -> ErrorReport:
     assert isinstance(events[-1], Failed), events
-    return events[-1].error.kind
+    return events[-1].error
 
 
 async def placed(desk, *names: str, min_stages: int = 2, **options) -> str:
@@ -77,8 +78,8 @@ def test_without_autoload_the_client_is_told_to_place_it(rehearse) -> None:
     async def story(desk) -> None:
         await desk.add("a", settings=RouterSettings(autoload=False))
         events = await answer(desk.nodes["a"])
-        assert failure(events) == "unavailable"
-        assert events[-1].error.retry_after_s
+        assert failure(events).kind == "unavailable"
+        assert failure(events).retry_after_s
 
     rehearse(story)
 
@@ -86,7 +87,7 @@ def test_without_autoload_the_client_is_told_to_place_it(rehearse) -> None:
 def test_a_model_that_does_not_fit_fails_with_the_sizes(rehearse) -> None:
     async def story(desk) -> None:
         await desk.add("a", a=1000)
-        assert failure(await answer(desk.nodes["a"])) == "insufficient_memory"
+        assert failure(await answer(desk.nodes["a"])).kind == "insufficient_memory"
 
     rehearse(story)
 
@@ -96,8 +97,8 @@ def test_a_model_that_cannot_be_loaded_fails_with_the_reason(rehearse) -> None:
         desk.unable = {"a"}
         await desk.add("a")
         events = await answer(desk.nodes["a"])
-        assert failure(events) == "unavailable"
-        assert "model.safetensors is cut short" in events[-1].error.message
+        assert failure(events).kind == "unavailable"
+        assert "model.safetensors is cut short" in failure(events).message
 
     rehearse(story)
 
@@ -108,8 +109,8 @@ def test_a_load_that_takes_too_long_fails_in_time(rehearse) -> None:
         await desk.add("a", settings=RouterSettings(load_timeout_s=20))
         began = trio.current_time()
         events = await answer(desk.nodes["a"])
-        assert failure(events) == "unavailable"
-        assert events[-1].error.retry_after_s
+        assert failure(events).kind == "unavailable"
+        assert failure(events).retry_after_s
         assert trio.current_time() - began == pytest.approx(20, abs=0.1)
 
     rehearse(story)
@@ -125,7 +126,7 @@ def test_a_node_lost_in_the_middle_of_an_answer_fails_it_and_the_next_request_wo
             await desk.remove(victim)
             with trio.fail_after(10):
                 received += [event async for event in events]
-        assert failure(received) == "ring_broken"
+        assert failure(received).kind == "ring_broken"
         assert not any(isinstance(event, Finished) for event in received)
         assert text_of(await answer(asker, request("r2"))) == "0 1 2 3 4 5 6 7 8 9 "
 
@@ -178,7 +179,7 @@ def test_deleting_the_placement_in_the_middle_of_an_answer_says_so(rehearse) -> 
             await events.receive()
             await desk.nodes["b"].control.delete(id)
             received = [event async for event in events]
-        assert failure(received) == "placement_deleted"
+        assert failure(received).kind == "placement_deleted"
 
     rehearse(story)
 
@@ -202,7 +203,7 @@ def test_a_ring_that_takes_too_long_to_form_anew_fails_the_request_in_time(rehea
         await desk.remove("c")
         await desk.until(lambda: desk.nodes["a"].placement().epoch != epoch)
         began = trio.current_time()
-        assert failure(await answer(desk.nodes["a"])) == "unavailable"
+        assert failure(await answer(desk.nodes["a"])).kind == "unavailable"
         assert trio.current_time() - began == pytest.approx(30, abs=1)
 
     rehearse(story)
@@ -214,8 +215,8 @@ def test_a_ring_that_can_not_be_formed_anew_fails_the_request_at_once(rehearse) 
         await desk.remove("b")
         await desk.until(lambda: "does not fit" in desk.nodes["a"].placement().reason)
         events = await answer(desk.nodes["a"])
-        assert failure(events) == "unavailable"
-        assert "does not fit" in events[-1].error.message
+        assert failure(events).kind == "unavailable"
+        assert "does not fit" in failure(events).message
 
     rehearse(story)
 
