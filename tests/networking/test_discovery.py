@@ -65,7 +65,9 @@ def test_peers_see_one_another_also_across_clusters() -> None:
 def stranger_on_the_service():
     zeroconf = Zeroconf(interfaces=LOOPBACK)
     name, address = f"printer.{SERVICE}", bytes((127, 0, 0, 1))
-    info = ServiceInfo(SERVICE, name, addresses=[address], properties={"paper": "none"}, server="printer.local.")
+    info = ServiceInfo(
+        SERVICE, name, port=1, addresses=[address], properties={"paper": "none"}, server="printer.local."
+    )
     zeroconf.register_service(info, cooperating_responders=True)
     try:
         yield
