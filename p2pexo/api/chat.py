@@ -141,7 +141,7 @@ def _any(value: object, path: str) -> object:
     return value
 
 
-_NOT_OFFERED: Mapping[str, Callable[[Fields], bool]] = {
+NOT_OFFERED: Mapping[str, Callable[[Fields], bool]] = {
     "tools": _asks_for_tools,
     "tool_choice": lambda body: body.get("tool_choice") not in ("none", "auto"),
     "functions": lambda body: body.items("functions", _any) != (),
@@ -159,6 +159,6 @@ def _refuse_what_is_not_offered(body: Fields) -> None:
     for name in body.present():
         if name in HONOURED or name in IGNORED:
             continue
-        if name not in _NOT_OFFERED or _NOT_OFFERED[name](body):
+        if name not in NOT_OFFERED or NOT_OFFERED[name](body):
             value = shown(body.get(name))
             raise UnsupportedParameterError(f"{name}: {value} is not supported here; leave it out", param=name)
