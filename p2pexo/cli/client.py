@@ -177,4 +177,6 @@ def _checked(response: httpx.Response) -> httpx.Response:
         message = decode(response.content, _ErrorBody).error.message
     except DecodeError:
         message = f"{response.url} answers {response.status_code} {response.reason_phrase}"
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        message += "; give it by --api-key or P2PEXO_API_KEY"
     raise ApiError(message, response.status_code)

@@ -10,8 +10,10 @@ _DEFAULTS = NodeSettings()
 
 def node(settings: NodeSettings = _DEFAULTS) -> int:
     """Run a node on this machine, until Ctrl-C."""
-    from p2pexo.node import run_node
+    from p2pexo.node.logs import configure_logs
+    from p2pexo.node.run import run_node
 
+    configure_logs(settings.log_level, settings.log_format)
     try:
         return run_node(settings)
     except Exception as error:

@@ -73,6 +73,12 @@ def test_a_refusal_is_told_in_the_words_of_the_node(client_of, response: httpx.R
         assert caught.value.status == response.status_code
 
 
+def test_a_missing_key_is_told_with_the_way_to_give_it(client_of):
+    refusal = httpx.Response(401, json={"error": {"message": "this node wants an API key"}})
+    with pytest.raises(ApiError, match="this node wants an API key; give it by --api-key"):
+        client_of(lambda request: refusal).cluster()
+
+
 def failing(error: Exception):
     def handle(request: httpx.Request) -> httpx.Response:
         raise error
