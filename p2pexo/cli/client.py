@@ -15,6 +15,7 @@ from p2pexo.generation.codec import DecodeError, decode
 
 DEFAULT_URL = "http://localhost:52415"
 CONNECT_TIMEOUT_S = 4.0
+UNAUTHORIZED = 401
 ANSWER_TIMEOUT_S = 60.0
 """Of silence. A node that works on something long says so every few seconds."""
 
@@ -177,6 +178,6 @@ def _checked(response: httpx.Response) -> httpx.Response:
         message = decode(response.content, _ErrorBody).error.message
     except DecodeError:
         message = f"{response.url} answers {response.status_code} {response.reason_phrase}"
-    if response.status_code == httpx.codes.UNAUTHORIZED:
+    if response.status_code == UNAUTHORIZED:
         message += "; give it by --api-key or P2PEXO_API_KEY"
     raise ApiError(message, response.status_code)
