@@ -8,18 +8,22 @@ import { byId } from "./dom.js";
 const RETRY_MS = 1500;
 
 async function follow() {
-  await chat.fillModels();
+  let offered = null;
   const response = await request("/v1/cluster/events");
   for await (const { data } of events(response)) {
     if (!data) continue;
-    draw(JSON.parse(data));
-    tellLive("live", "");
+    const snapshot = JSON.parse(data);
+    draw(snapshot);
+    tellLive("live", "on");
+    const held = snapshot.members.map((member) => member.models.join()).join();
+    if (held !== offered) await chat.fillModels();
+    offered = held;
   }
 }
 
 function tellLive(text, state) {
   byId("live").textContent = text;
-  byId("live").className = `live ${state || "on"}`;
+  byId("live").className = `live ${state}`;
 }
 
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
