@@ -87,7 +87,7 @@ class Conversation:
         self._settle_contests(now)
 
     def beat(self) -> None:
-        heartbeat = Heartbeat(self._versions(), self._membership.strain)
+        heartbeat = Heartbeat(self._versions(), self._documents.version, self._membership.strain)
         for link in self._links:
             if not link.closing:
                 self._outbox.send(link.connection, heartbeat)
@@ -230,7 +230,9 @@ class Conversation:
 
     def _on_heartbeat(self, now: float, link: Link, heartbeat: Heartbeat) -> None:
         self.carry_out(self._membership.heard(now, link.connection, heartbeat.strain))
-        if heartbeat.versions == self._versions():
+        reached = self._documents.reached(link.peer)
+        is_behind = reached is None or reached.version < heartbeat.own
+        if heartbeat.versions == self._versions() and not is_behind:
             link.differs_since = None
         elif link.differs_since is None:
             link.differs_since = now

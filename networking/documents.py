@@ -84,6 +84,11 @@ class Documents:
         return self._documents[self._me].life
 
     @property
+    def version(self) -> int:
+        """Of this peer's own document."""
+        return self._documents[self._me].version
+
+    @property
     def owners(self) -> list[PeerId]:
         return sorted(self._documents)
 

@@ -63,6 +63,7 @@ class SimulatedNode:
     def __init__(self, cluster: "SimulatedCluster", peer: PeerId, address: Address, *, may_lead: bool = True) -> None:
         self._cluster = cluster
         self._may_lead = may_lead
+        self._lives = 0
         self._scope: trio.CancelScope | None = None
         self._transport: SimulatedTransport | None = None
         self._overlay: Overlay | None = None
@@ -86,6 +87,7 @@ class SimulatedNode:
     async def start(self) -> None:
         """Begin a new life; everybody running hears of the address, as by a discovery on the network."""
         cluster = self._cluster
+        self._lives += 1
         self._transport = SimulatedTransport(cluster.network, self.peer, self.address)
         self._overlay = Overlay(
             self._transport,
@@ -95,7 +97,7 @@ class SimulatedNode:
             settings=cluster.settings,
             merge_payloads=cluster.merge_payloads,
             may_lead=self._may_lead,
-            random=Random(f"{cluster.seed} {self.address} {self.state.state.incarnation}"),
+            random=Random(f"{cluster.seed} {self.address} {self._lives}"),
             sleep=self._sleep,
         )
         await cluster.nursery.start(self._run, self._overlay)

@@ -74,10 +74,14 @@ class Hello:
 
 @frozen
 class Heartbeat:
-    """Sent once a second. ``versions`` is a hash of the structural versions; ``strain`` tells how late the sender's own ticks were."""
+    """Sent once a second."""
 
     versions: str
+    """A hash of the structural versions of all members' documents."""
+    own: int
+    """The version of the sender's own document, volatile facts included."""
     strain: int = 0
+    """How late the sender's own ticks were of late."""
 
 
 @frozen
