@@ -19,7 +19,3 @@ class CommandError(Exception):
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
         self.details = details
-
-
-class SettingsError(ValueError):
-    """Settings that contradict each other; the message names them and says what to do."""

@@ -12,7 +12,8 @@ from cyclopts import App, CycloptsError
 from cyclopts.config import Env
 
 from p2pexo import __version__
-from p2pexo.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, CommandError, SettingsError
+from p2pexo.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from p2pexo.cli.values import SettingsError
 
 
 @frozen

@@ -12,6 +12,10 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
+class SettingsError(ValueError):
+    """Settings that contradict each other; the message names them and says what to do."""
+
+
 def parse_size(text: str) -> int:
     """Bytes of ``8GB`` (decimal), ``8GiB`` (binary) or a plain number. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())

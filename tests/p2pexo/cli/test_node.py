@@ -20,9 +20,9 @@ def run_node(monkeypatch: pytest.MonkeyPatch):
     """Replace the node by a function."""
 
     def replace(function) -> None:
-        module = types.ModuleType("p2pexo.node")
+        module = types.ModuleType("p2pexo.node.run")
         module.__dict__["run_node"] = function
-        monkeypatch.setitem(sys.modules, "p2pexo.node", module)
+        monkeypatch.setitem(sys.modules, "p2pexo.node.run", module)
 
     return replace
 

@@ -4,10 +4,9 @@ from typing import Any
 import pytest
 from attrs import fields
 
-from p2pexo.cli.errors import SettingsError
 from p2pexo.cli.main import build_app
 from p2pexo.cli.settings import NodeSettings
-from p2pexo.cli.values import MemoryBudget
+from p2pexo.cli.values import MemoryBudget, SettingsError
 
 
 @pytest.fixture(autouse=True)
