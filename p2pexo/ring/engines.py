@@ -12,6 +12,8 @@ from p2pexo.engine.batch import Batch, BatchResult
 from p2pexo.generation.request import Message
 
 MLX_ENGINE = "p2pexo.ring.mlx_kit:kit"
+SCRIPTED_ENGINE = "p2pexo.ring.scripted:kit"
+"""Computes next to nothing, but unforgivingly; for tests and benches."""
 
 
 class StageEngine(Protocol):

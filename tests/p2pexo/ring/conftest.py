@@ -11,13 +11,12 @@ from attrs import define
 
 from p2pexo.generation.events import Delta, Event
 from p2pexo.generation.request import Message, Request, Role, Sampling
+from p2pexo.ring.engines import SCRIPTED_ENGINE
 from p2pexo.ring.formation import neighbours_of
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 from p2pexo.ring.scripted import Script
 from p2pexo.ring.stage import StagePhase, StageSpec, StageStatus
 from p2pexo.ring.supervisor import StageProcess
-
-SCRIPTED_ENGINE = "p2pexo.ring.scripted:kit"
 
 
 def epoch(count: int) -> Epoch:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -34,10 +35,10 @@ def real_model(tmp_path_factory: pytest.TempPathFactory) -> RealModel:
 
 def test_three_stages_give_the_tokens_of_one_and_hold_a_part_each(
     real_model: RealModel,
-    run_ring: Callable,
+    run_ring: Callable[..., Any],
     placement_of: Callable[..., Placement],
     request_for: Callable[..., Request],
-    tokens_in: Callable,
+    tokens_in: Callable[..., list[int]],
 ):
     async def answers(stages: int) -> tuple[list[list[int]], list[int]]:
         placement = placement_of(EMBEDDED.layers, stages)
@@ -58,10 +59,10 @@ def test_three_stages_give_the_tokens_of_one_and_hold_a_part_each(
 
 def test_a_ring_of_the_real_model_is_mended_without_loading_again(
     real_model: RealModel,
-    run_ring: Callable,
+    run_ring: Callable[..., Any],
     placement_of: Callable[..., Placement],
     request_for: Callable[..., Request],
-    tokens_in: Callable,
+    tokens_in: Callable[..., list[int]],
 ):
     async def main():
         async with run_ring(
