@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 
+import trio
 from attrs import evolve
 
 from networking.overlay import Overlay
@@ -12,6 +13,7 @@ from p2pexo.cluster.seams import Store
 from p2pexo.cluster.snapshot import ClusterSnapshot
 from p2pexo.generation.errors import ModelNotFoundError
 from p2pexo.models.card import Card
+from p2pexo.models.catalogue import Catalogue
 
 
 class Control:
@@ -42,12 +44,21 @@ class Control:
 
     def resolve_model(self, name: str) -> Card:
         """By id, or by the id's last part where only one model has it, in any letter case. Raises ModelNotFoundError."""
-        return resolve_model(name, self.cards())
+        return Catalogue(self.cards()).resolve(name)
 
     async def place(self, command: PlaceCommand) -> str:
         """The id of the placement that runs the model, new or not. Raises GenerationError with the leader's reason."""
-        card = self.resolve_model(command.model)
+        card = await self._card(command)
         return await send_command(self._overlay, evolve(command, model=card.id, card=card))
+
+    async def _card(self, command: PlaceCommand) -> Card:
+        """Only what a person asks for is looked up outside the cluster; a request that names any model is no such wish."""
+        try:
+            return self.resolve_model(command.model)
+        except ModelNotFoundError:
+            if not command.by_user or "/" not in command.model:
+                raise
+        return await trio.to_thread.run_sync(self._store.look_up, command.model, abandon_on_cancel=True)
 
     async def delete(self, placement_id: str) -> None:
         """Raises ModelNotFoundError if there is no such placement."""
@@ -65,17 +76,3 @@ class Control:
             if snapshot != shown:
                 shown = snapshot
                 yield snapshot
-
-
-def resolve_model(name: str, cards: tuple[Card, ...]) -> Card:
-    wanted = name.lower()
-    by_id = [card for card in cards if card.id.lower() == wanted]
-    by_last_part = [card for card in cards if card.id.lower().rpartition("/")[2] == wanted]
-    found = [card for card in by_id if card.id == name] or by_id or by_last_part
-    if len(found) == 1:
-        return found[0]
-    listed = ", ".join(card.id for card in found or cards) or "none"
-    trouble = (
-        f"{name!r} may be any of several models; write the full id" if found else f"there is no model {name!r} here"
-    )
-    raise ModelNotFoundError(f"{trouble}: {listed}", param="model")

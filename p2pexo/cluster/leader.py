@@ -116,7 +116,7 @@ def place(cluster: Cluster, command: PlaceCommand, card: Card) -> tuple[Placemen
     for existing in placements.placements:
         if (existing.model, existing.revision) == (card.id, card.revision):
             return _keep(placements, existing, command), existing.id
-    stages = plan(card, candidates(cluster, card.id), min_stages=command.min_stages, precision=command.precision)
+    stages = plan(card, candidates(cluster, card), min_stages=command.min_stages, precision=command.precision)
     epoch = Epoch(cluster.term, placements.next_count, cluster.me)
     id = edit.placement_id(card.id, card.revision, epoch)
     placement = Placement(id, card.id, card.revision, epoch, stages, command.precision, command.by_user, card)

@@ -163,7 +163,7 @@ def _check_stages(card: Card, candidates: Sequence[Candidate], min_stages: int) 
         raise InvalidRequestError(f"min_stages must be at least 1, not {min_stages}", param="min_stages")
     if min_stages > len(candidates):
         there = f"{len(candidates)} node{'' if len(candidates) == 1 else 's'}"
-        message = f"min_stages is {min_stages}, but the cluster has {there}; add machines or ask for fewer stages"
+        message = f"min_stages is {min_stages}, but {there} can run {card.id}; add machines or ask for fewer stages"
         raise InvalidRequestError(message, param="min_stages")
     if min_stages > card.layers:
         message = f"min_stages is {min_stages}, but {card.id} has only {card.layers} layers"

@@ -167,7 +167,7 @@ def form_anew(cluster: Cluster, placement: Placement, fault: Fault) -> tuple[Sta
     card = placement.card or cluster.card_of(placement.model)
     if card is None:
         raise GenerationError(f"no live node knows the model {placement.model}")
-    machines = candidates(cluster, placement.model, besides=placement)
+    machines = candidates(cluster, card, besides=placement)
     sound = [each for each in machines if each.peer not in fault.to_avoid]
     substituted = _substitute(card, placement, lost, sound)
     if substituted is not None:
@@ -180,10 +180,14 @@ def form_anew(cluster: Cluster, placement: Placement, fault: Fault) -> tuple[Sta
         return _plan_again(card, placement, machines)
 
 
-def candidates(cluster: Cluster, model: str, *, besides: Placement | None = None) -> list[Candidate]:
-    """The machines that are surely there, with what other placements leave free on them."""
+def candidates(cluster: Cluster, card: Card, *, besides: Placement | None = None) -> list[Candidate]:
+    """The machines that are surely there, with what other placements leave free on them.
+
+    A model that is a folder of somebody's can only run where that folder is.
+    """
     stages = {stage.peer for stage in besides.stages} if besides else set[str]()
-    holders = {peer for peer, fact in cluster.models.items() if model in fact.held}
+    holders = {peer for peer, fact in cluster.models.items() if card.id in fact.held}
+    able = holders if card.source.startswith("directory:") else cluster.nodes.keys()
     return [
         Candidate(
             peer=peer,
@@ -194,7 +198,7 @@ def candidates(cluster: Cluster, model: str, *, besides: Placement | None = None
             preference=2 * (peer in stages) + (peer in holders),
         )
         for peer, node in sorted(cluster.nodes.items())
-        if cluster.is_alive(peer)
+        if cluster.is_alive(peer) and peer in able
     ]
 
 

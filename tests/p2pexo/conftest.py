@@ -25,7 +25,7 @@ from p2pexo.cluster.placements import merge_payloads
 from p2pexo.cluster.reporter import Reporter
 from p2pexo.cluster.snapshot import PlacementView
 from p2pexo.cluster.worker import Worker
-from p2pexo.generation.errors import RingBrokenError
+from p2pexo.generation.errors import ModelNotFoundError, RingBrokenError
 from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Started, Usage
 from p2pexo.generation.request import Request
 from p2pexo.models.card import Card
@@ -35,6 +35,7 @@ from p2pexo.serving.router import Router
 from p2pexo.serving.settings import RouterSettings
 
 CARD = Card("owner/model", "r1", "llama", 30, 576, 4096, 100, 300, 320, 1)
+HUB_CARD = evolve(CARD, id="hub/model", source="hub")
 TOKEN_S = 0.1
 
 
@@ -144,6 +145,11 @@ class PretendedStore:
 
     def held(self) -> tuple[str, ...]:
         return tuple(self.fetched)
+
+    def look_up(self, id: str) -> Card:
+        if id != HUB_CARD.id:
+            raise ModelNotFoundError(f"the Hub has no {id}", param="model")
+        return HUB_CARD
 
     def fetch(self, card: Card, progress: Callable[[float], None]) -> Path:
         raise NotImplementedError

@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from p2pexo.cluster.commands import PlaceCommand
-from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError
+from p2pexo.cluster.commands import DeleteCommand, PlaceCommand, send_command
+from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
 
 MODEL = "owner/model"
 
@@ -256,5 +256,61 @@ def test_snapshots_come_after_each_change(rehearse) -> None:
             if "ready" in states:
                 break
         assert states[0] == "loading"
+
+    rehearse(story)
+
+
+def test_a_model_of_the_hub_is_looked_up_only_when_a_person_places_it(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a")
+        with pytest.raises(ModelNotFoundError):
+            await desk.nodes["a"].control.place(PlaceCommand("hub/model", by_user=False))
+        await desk.nodes["a"].control.place(PlaceCommand("hub/model"))
+        await desk.until_ready("a")
+        assert desk.nodes["a"].placement().model == "hub/model"
+
+    rehearse(story)
+
+
+def test_both_halves_of_a_partition_go_on_and_one_ring_is_left_when_it_heals(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", "c")
+        id = await desk.nodes["a"].control.place(place(2))
+        await desk.until(lambda: (seen := desk.nodes["c"].placement()) and seen.state == "ready")
+        desk.network.partition(*[[desk.nodes[name].transport.address] for name in "abc"])
+        await desk.until(lambda: all(node.overlay.view.leader == node.peer for node in desk.nodes.values()))
+        await desk.until(lambda: all(node.placement().state == "ready" for node in desk.nodes.values()))
+        desk.network.heal()
+        await desk.until(lambda: len({node.overlay.view.leader for node in desk.nodes.values()}) == 1)
+        await desk.until(lambda: len({node.placement().epoch for node in desk.nodes.values()}) == 1)
+        await desk.until(lambda: desk.nodes["a"].placement().state == "ready")
+        await trio.sleep(60)
+        placement = desk.nodes["a"].placement()
+        assert (placement.id, placement.state) == (id, "ready")
+        assert {stage.node for stage in placement.stages} == {stage.node for stage in desk.running()}
+        assert len(desk.running()) == len(placement.stages)
+
+    rehearse(story)
+
+
+def test_commands_fail_in_time_when_nobody_leads(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+        await desk.remove("a")
+        began = trio.current_time()
+        with pytest.raises(UnavailableError) as caught:
+            await send_command(desk.nodes["b"].overlay, DeleteCommand("p"), patience_s=0.5)
+        assert caught.value.retry_after_s
+        assert trio.current_time() - began == pytest.approx(0.5, abs=0.1)
+
+    rehearse(story)
+
+
+def test_a_command_outlives_the_leader_it_was_sent_to(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", "c")
+        await desk.remove("a")
+        assert await desk.nodes["c"].control.place(place())
+        assert desk.leader() is desk.nodes["b"]
 
     rehearse(story)

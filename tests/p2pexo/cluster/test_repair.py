@@ -1,6 +1,7 @@
 from math import inf
 
 import pytest
+from attrs import evolve
 
 from p2pexo.cluster.facts import Deletion, Placements
 from p2pexo.cluster.repair import (
@@ -12,6 +13,7 @@ from p2pexo.cluster.repair import (
     Memory,
     Moment,
     Trial,
+    candidates,
     decide,
 )
 from p2pexo.ring.plan import Epoch
@@ -172,6 +174,12 @@ def test_what_was_deleted_is_not_adopted_until_the_deletion_is_forgotten(scene) 
     assert first.placements == deleted
     assert first.wake_at == 50 + DELETION_KEPT_S
     assert decide(scene.cluster("ab", deleted), first.memory, at(first.wake_at)).placements == Placements()
+
+
+def test_a_model_in_somebodys_folder_runs_only_where_that_folder_is(scene) -> None:
+    local = evolve(scene.card, source="directory:/models/mine")
+    assert [each.peer for each in candidates(scene.cluster("abc", held="c"), local)] == ["c"]
+    assert [each.peer for each in candidates(scene.cluster("abc", held="c"), scene.card)] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("live", ["a", "ab", "abc", "abcd"])
