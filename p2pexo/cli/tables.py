@@ -52,7 +52,7 @@ def members_table(members: tuple[MemberView, ...]) -> Table:
     return table
 
 
-def ring_table(placement: PlacementView) -> Table:
+def ring_table(placement: PlacementView) -> RenderableType:
     """The stages of one model, in the order in which a token passes them."""
     computes = list(dict.fromkeys(stage.compute for stage in placement.stages if stage.compute))
     # A column only where it tells stages apart: 80 characters are soon full.
@@ -71,14 +71,16 @@ def ring_table(placement: PlacementView) -> Table:
             stage.link,
             *((stage.compute,) if differs else ()),
         )
-    table.title = Text.assemble((placement.model, "bold"), f"  {placement.id}  ", state_text(placement.state))
-    if len(computes) == 1:
-        table.title.append(f"  computes on {computes[0]}", style="dim")
-    table.title_justify = "left"
-    if placement.reason:
-        table.caption = Text(placement.reason, style="red")
-        table.caption_justify = "left"
-    return table
+    return Group(_ring_title(placement, computes), table, *_reason(placement))
+
+
+def _ring_title(placement: PlacementView, computes: list[str]) -> Text:
+    title = Text.assemble((placement.model, "bold"), f"  {placement.id}  ", state_text(placement.state))
+    return title.append(f"  computes on {computes[0]}", style="dim") if len(computes) == 1 else title
+
+
+def _reason(placement: PlacementView) -> tuple[Text, ...]:
+    return (Text(placement.reason, style="red"),) if placement.reason else ()
 
 
 def layers(stage: StageView) -> str:
@@ -107,7 +109,7 @@ def open_console() -> Console:
 
 
 def new_table(*columns: str) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0), title_style="")
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
