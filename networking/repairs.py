@@ -80,18 +80,20 @@ async def finish_started_frame(self: Yamux, data: bytes) -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def wait_for_window(self: YamuxStream, data: bytes) -> None:
-    """Stock: a reader that pauses for 5 s makes the writer fail, though flow control is there to let it wait.
+async def write_in_turn(self: YamuxStream, data: bytes) -> None:
+    """Stock: two writers' messages of over 64 KiB mix, which gossip does to itself; and a reader that pauses for 5 s
+    makes the writer fail, though flow control is there to let it wait.
 
     Waits as long as the stream lives. That the peer lives is for the heartbeat to find out.
     """
     rest = memoryview(data)
-    while rest:
-        size = min(await _take_window(self), yamux.MAX_MESSAGE_SIZE - yamux.HEADER_SIZE, len(rest))
-        self.send_window -= size
-        header = struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, self.stream_id, size)
-        await self.conn._write_frame(header + rest[:size])
-        rest = rest[size:]
+    async with self.rw_lock.write_lock():
+        while rest:
+            size = min(await _take_window(self), yamux.MAX_MESSAGE_SIZE - yamux.HEADER_SIZE, len(rest))
+            self.send_window -= size
+            header = struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, self.stream_id, size)
+            await self.conn._write_frame(header + rest[:size])
+            rest = rest[size:]
 
 
 async def _take_window(stream: YamuxStream) -> int:
@@ -235,7 +237,7 @@ class Repair:
 
 REPAIRS = (
     Repair(Yamux, "_write_frame", finish_started_frame),
-    Repair(YamuxStream, "write", wait_for_window),
+    Repair(YamuxStream, "write", write_in_turn),
     Repair(YamuxStream, "_auto_tune_and_send_window_update", keep_what_was_read),
     Repair(yamux, "_yamux_release_on_read", credit_in_batches),
     Repair(Swarm, "_do_handle_inbound_connection", give_back_inbound_slot),

@@ -103,6 +103,30 @@ def test_a_peer_that_takes_nothing_loses_its_connection() -> None:
     run(main)
 
 
+class FrameWire:
+    """A secured connection that takes each frame whole and lets others run in between."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray()
+
+    async def write(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        self.taken += data[yamux.HEADER_SIZE :]
+
+
+def test_what_two_writers_write_does_not_mix() -> None:
+    async def main() -> None:
+        wire = FrameWire()
+        stream = YamuxStream(1, muxer(wire), is_initiator=True)
+        size = yamux.DEFAULT_WINDOW_SIZE // 2
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stream.write, b"a" * size)
+            nursery.start_soon(stream.write, b"b" * size)
+        assert bytes(wire.taken) in (b"a" * size + b"b" * size, b"b" * size + b"a" * size)
+
+    run(main)
+
+
 def test_a_writer_waits_for_a_slow_reader_as_long_as_it_takes() -> None:
     async def main() -> None:
         wire = Wire()
