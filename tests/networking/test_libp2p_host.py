@@ -1,0 +1,356 @@
+"""The transport on real hosts, on loopback."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import trio
+from attrs import define, field
+
+from networking import addresses, libp2p_host
+from networking.identity import Identity
+from networking.libp2p_host import Libp2pTransport
+from networking.ticket import Cluster
+from networking.transport import (
+    Address,
+    Connection,
+    DialError,
+    PeerId,
+    Stream,
+    StreamClosedError,
+    TransportError,
+)
+
+ECHO, HOLD, ANSWER, BUG = "/test/echo/1", "/test/hold/1", "/test/answer/1", "/test/bug/1"
+TOPIC = "test"
+LOOPBACK = Address("/ip4/127.0.0.1/tcp/0")
+CLUSTER = Cluster("desk", bytes(32))
+
+
+@define
+class Listener:
+    """Keeps what it is told in channels, so that tests wait for news and not for time."""
+
+    sent_news: trio.MemorySendChannel[tuple[str, Connection]] = field(init=False)
+    news: trio.MemoryReceiveChannel[tuple[str, Connection]] = field(init=False)
+    sent_broadcasts: trio.MemorySendChannel[bytes] = field(init=False)
+    broadcasts: trio.MemoryReceiveChannel[bytes] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.sent_news, self.news = trio.open_memory_channel[tuple[str, Connection]](1000)
+        self.sent_broadcasts, self.broadcasts = trio.open_memory_channel[bytes](1000)
+
+    def connected(self, connection: Connection) -> None:
+        self.sent_news.send_nowait(("connected", connection))
+
+    def disconnected(self, connection: Connection) -> None:
+        self.sent_news.send_nowait(("disconnected", connection))
+
+    def broadcast_received(self, topic: str, data: bytes) -> None:
+        self.sent_broadcasts.send_nowait(data)
+
+    async def stream_opened(self, protocol: str, stream: Stream, connection: Connection) -> None:
+        if protocol == ANSWER:
+            await stream.send(b"the answer")
+        elif protocol == HOLD:
+            await trio.sleep_forever()
+        elif protocol == BUG:
+            raise ValueError("a bug in a handler")
+        else:
+            while True:
+                await stream.send(await stream.receive())
+
+    async def hears(self, news: str) -> Connection:
+        heard, connection = await self.news.receive()
+        assert heard == news
+        return connection
+
+
+@define
+class Peer:
+    transport: Libp2pTransport
+    listener: Listener
+    stop: Callable[[], None]
+
+
+Start = Callable[..., Awaitable[Peer]]
+
+
+@asynccontextmanager
+async def peers(home: Path) -> AsyncGenerator[Start]:
+    """Start transports that end with the context."""
+    async with trio.open_nursery() as nursery:
+
+        async def start(name: str, cluster: Cluster = CLUSTER, **settings: Any) -> Peer:
+            transport = Libp2pTransport(Identity.load(home / name), cluster, [LOOPBACK], **settings)
+            for protocol in (ECHO, HOLD, ANSWER, BUG):
+                transport.register(protocol)
+            transport.subscribe(TOPIC)
+            listener, scope = Listener(), trio.CancelScope()
+
+            async def run(*, task_status: trio.TaskStatus[None]) -> None:
+                with scope:
+                    await transport.run(listener, task_status=task_status)
+
+            await nursery.start(run)
+            return Peer(transport, listener, scope.cancel)
+
+        with trio.fail_after(30):
+            yield start
+        nursery.cancel_scope.cancel()
+
+
+def on_peers(home: Path, test: Callable[[Start], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with peers(home) as start:
+            await test(start)
+
+    trio.run(main)
+
+
+async def connect(a: Peer, b: Peer) -> Connection:
+    connection = await a.transport.dial(b.transport.addresses[0], b.transport.me)
+    await b.listener.hears("connected")
+    return connection
+
+
+def test_both_sides_hear_of_a_connection_and_of_its_end(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        a, b = await start("a"), await start("b")
+        dialled = await a.transport.dial(b.transport.addresses[0])
+        assert await a.listener.hears("connected") is dialled
+        accepted = await b.listener.hears("connected")
+        assert (dialled.peer, dialled.outbound) == (b.transport.me, True)
+        assert (accepted.peer, accepted.outbound) == (a.transport.me, False)
+        assert dialled.remote_address == b.transport.addresses[0]
+        dialled.abort()
+        dialled.abort()
+        assert dialled.closed
+        assert await a.listener.hears("disconnected") is dialled
+        assert await b.listener.hears("disconnected") is accepted
+        with pytest.raises(TransportError, match="closed"):
+            await dialled.open(ECHO)
+
+    on_peers(tmp_path, test)
+
+
+def test_frames_of_any_size_go_both_ways(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        connection = await connect(await start("a"), await start("b"))
+        stream = await connection.open(ECHO)
+        for frame in (b"", b"small", bytes(3_000_000)):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stream.send, frame)
+                assert await stream.receive() == frame
+
+    on_peers(tmp_path, test)
+
+
+def test_the_last_frame_arrives_though_the_handler_has_returned(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        connection = await connect(await start("a"), await start("b"))
+        stream = await connection.open(ANSWER)
+        assert await stream.receive() == b"the answer"
+        with pytest.raises(StreamClosedError):
+            await stream.receive()
+
+    on_peers(tmp_path, test)
+
+
+def test_a_bug_in_a_handler_ends_its_stream_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(start: Start) -> None:
+        connection = await connect(await start("a"), await start("b"))
+        with pytest.raises(StreamClosedError):
+            await (await connection.open(BUG)).receive()
+        stream = await connection.open(ECHO)
+        await stream.send(b"alive")
+        assert await stream.receive() == b"alive"
+
+    on_peers(tmp_path, test)
+    assert "a bug in a handler" in caplog.text
+
+
+def test_a_cancelled_send_harms_no_other_stream(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        connection = await connect(await start("a"), await start("b"))
+        for _ in range(5):
+            held = await connection.open(HOLD)
+            with trio.move_on_after(0.02):  # its window is full long before
+                await held.send(bytes(10_000_000))
+        stream = await connection.open(ECHO)
+        await stream.send(b"whole")
+        assert await stream.receive() == b"whole"
+
+    on_peers(tmp_path, test)
+
+
+def test_more_streams_than_a_connection_allows_at_once(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        connection = await connect(await start("a"), await start("b"))
+        for _ in range(300):
+            stream = await connection.open(ANSWER)
+            await stream.receive()
+            stream.abort()
+
+    on_peers(tmp_path, test)
+
+
+def test_a_protocol_that_nobody_serves_is_refused(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        connection = await connect(await start("a"), await start("b"))
+        with pytest.raises(TransportError, match="doesn't serve /test/none/1"):
+            await connection.open("/test/none/1")
+
+    on_peers(tmp_path, test)
+
+
+def test_a_broadcast_reaches_all_others_and_not_its_sender(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        a, b, c = [await start(name) for name in "abc"]
+        await connect(a, b)
+        await connect(b, c)
+        for peer in (b, c):
+            while peer.listener.broadcasts.statistics().current_buffer_used == 0:
+                await a.transport.broadcast(
+                    TOPIC, b"x" * 100_000
+                )  # best effort: until the peers have told their topics
+                await trio.sleep(0.05)
+            assert await peer.listener.broadcasts.receive() == b"x" * 100_000
+        assert a.listener.broadcasts.statistics().current_buffer_used == 0
+        with pytest.raises(ValueError, match="at most"):
+            await a.transport.broadcast(TOPIC, bytes(900_001))
+
+    on_peers(tmp_path, test)
+
+
+@pytest.mark.parametrize("other", [Cluster("desk", b"1" * 32), Cluster("lab", bytes(32)), Cluster("desk")])
+def test_another_secret_or_name_never_connects_and_the_error_says_why(tmp_path: Path, other: Cluster) -> None:
+    async def test(start: Start) -> None:
+        member, stranger, friend = await start("a"), await start("b", other), await start("c")
+        with (
+            mock.patch.object(libp2p_host, "DIAL_LIMIT", 0.5),
+            pytest.raises(DialError, match="another secret or cluster name"),
+        ):
+            await stranger.transport.dial(member.transport.addresses[0])
+        assert member.listener.news.statistics().current_buffer_used == 0
+        await connect(friend, member)
+
+    on_peers(tmp_path, test)
+
+
+def test_who_is_not_allowed_never_connects_in_either_direction(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        friend, stranger = await start("a"), await start("b")
+        member = await start("c", allow=lambda peer: peer == friend.transport.me)
+        with pytest.raises(DialError, match="not allow"):
+            await stranger.transport.dial(member.transport.addresses[0])
+        with pytest.raises(DialError, match=f"{stranger.transport.me} is not allowed here"):
+            await member.transport.dial(stranger.transport.addresses[0])
+        assert member.listener.news.statistics().current_buffer_used == 0
+        await connect(friend, member)
+
+    on_peers(tmp_path, test)
+
+
+def test_dial_errors_name_the_address_and_the_reason(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        a, b = await start("a"), await start("b")
+        here, there = a.transport.addresses[0], b.transport.addresses[0]
+        for address, peer, reason in (
+            (here, None, "this very peer"),
+            (there, a.transport.me, f"{b.transport.me} is there, not {a.transport.me}"),
+            (Address("/ip4/127.0.0.1/tcp/1"), None, "refused"),
+            (Address("localhost:4001"), None, "write it like"),
+        ):
+            with pytest.raises(DialError, match=reason) as refusal:
+                await a.transport.dial(address, peer)
+            assert address in str(refusal.value)
+
+    on_peers(tmp_path, test)
+
+
+def test_a_machine_that_accepts_and_stays_silent_is_given_up(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        a = await start("a")
+        (silent,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with silent:
+            address = addresses.from_socket_name(silent.socket.getsockname())
+            with mock.patch.object(libp2p_host, "DIAL_LIMIT", 0.2), pytest.raises(DialError, match=r"waited 0\.2 s"):
+                await a.transport.dial(address)
+
+    on_peers(tmp_path, test)
+
+
+def test_a_peer_that_stops_says_goodbye(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        a, b = await start("a"), await start("b")
+        connection = await connect(a, b)
+        stream = await connection.open(ECHO)
+        b.stop()
+        await a.listener.hears("connected")
+        assert await a.listener.hears("disconnected") is connection
+        with pytest.raises(StreamClosedError):
+            await stream.receive()
+
+    on_peers(tmp_path, test)
+
+
+def test_the_same_identity_comes_back_at_once(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        a, b = await start("a"), await start("b")
+        await connect(a, b)
+        b.stop()
+        await a.listener.hears("connected")
+        await a.listener.hears("disconnected")
+        assert (await connect(a, await start("b"))).peer == b.transport.me
+
+    on_peers(tmp_path, test)
+
+
+def test_a_port_in_use_is_refused_by_name(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        address = (await start("a")).transport.addresses[0]
+        with pytest.raises(TransportError, match=f"can't listen on {address}: Address already in use"):
+            await Libp2pTransport(Identity.load(tmp_path / "b"), CLUSTER, [address]).run(Listener())
+
+    on_peers(tmp_path, test)
+
+
+def test_what_comes_too_late_is_refused(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        transport = (await start("a")).transport
+        for late in (transport.register, transport.subscribe):
+            with pytest.raises(TransportError, match="too late"):
+                late("/late/1")
+
+    on_peers(tmp_path, test)
+
+
+def test_a_transport_that_does_not_run_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        transport = Libp2pTransport(Identity.load(tmp_path), CLUSTER, [LOOPBACK])
+        assert transport.addresses == ()
+        with pytest.raises(DialError, match="isn't running"):
+            await transport.dial(Address("/ip4/127.0.0.1/tcp/1"), PeerId("nobody"))
+        with pytest.raises(TransportError, match="isn't running"):
+            await transport.broadcast(TOPIC, b"")
+
+    trio.run(main)
+
+
+def test_a_wildcard_is_never_advertised(tmp_path: Path) -> None:
+    found = addresses.reachable([Address("/ip4/0.0.0.0/tcp/4001"), Address("/ip4/127.0.0.1/tcp/4002")])
+    assert found[-1] == "/ip4/127.0.0.1/tcp/4002"
+    assert found[0] == f"/ip4/{addresses.interface_hosts('ip4')[0]}/tcp/4001"
+    assert not any("0.0.0.0" in address for address in found)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "/ip4/127.0.0.1", "/ip4/1.2.3/tcp/1", "/ip4/::1/tcp/1", "/ip4/1.2.3.4/tcp/70000"]
+)
+def test_a_wrong_address_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError):
+        addresses.parse(wrong)
