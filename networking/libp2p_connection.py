@@ -2,6 +2,7 @@
 # (libp2p is typed in part)
 """One libp2p connection as a ``networking.transport.Connection``."""
 
+import contextlib
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -66,8 +67,9 @@ class Libp2pConnection:
     def abort(self) -> None:
         if not self._aborted:
             self._aborted = True
-            # Without lingering, the peer is told at once, and data it doesn't take holds nothing here.
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with contextlib.suppress(OSError):  # libp2p may have closed it already
+                # Without lingering, the peer is told at once, and data it doesn't take holds nothing here.
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._socket.close()
 
     async def _negotiate(self, protocol: str) -> NetStream:
