@@ -7,7 +7,6 @@ however the owner ended; what its neighbours see then is a closed link.
 import os
 import queue
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -18,6 +17,7 @@ if __name__ == "__main__":
 
 import structlog
 
+from p2pexo.ring.child_log import configure_child_log
 from p2pexo.ring.control import Command, FrameBuffer, Report, Start, StatusChanged, pack_report, unpack_command
 from p2pexo.ring.stage import StagePhase, StageStatus
 from p2pexo.ring.stage_loop import StageLoop
@@ -29,7 +29,7 @@ def main() -> None:
     commands, reports = os.dup(0), os.dup(1)
     # Whatever a library prints goes to the log, and never between two frames.
     os.dup2(2, 1)
-    _configure_log()
+    configure_child_log()
     report = _reporter(reports)
     try:
         _run(_read_commands(commands), report)
@@ -80,18 +80,6 @@ def _reporter(descriptor: int) -> Callable[[Report], None]:
                 os._exit(0)
 
     return report
-
-
-def _configure_log() -> None:
-    """Plain lines on standard error; the owner adds the time and which stage it was."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from p2pexo.generation.codec import DecodeError
 from p2pexo.generation.errors import RingBrokenError
 from p2pexo.generation.events import Event, Failed, Finished
 from p2pexo.generation.request import Request
+from p2pexo.ring.child_log import parse_line
 from p2pexo.ring.control import (
     Cancel,
     Command,
@@ -192,8 +193,9 @@ class StageProcess:
 
     def _log_line(self, line: bytes) -> None:
         if text := line.decode(errors="replace").rstrip():
-            self._last_lines.append(text)
-            self._log.info("stage process says", line=text)
+            record = parse_line(text)
+            self._last_lines.append(record.event)
+            self._log.log(record.level, record.event, **record.fields)
 
     def _set_status(self, status: StageStatus) -> None:
         if (status.phase, status.reason) != (self._status.phase, self._status.reason):

@@ -54,7 +54,7 @@ def test_three_stages_give_the_tokens_of_one_and_hold_a_part_each(
     assert all(len(tokens) > 1 for tokens in alone)
     assert ring == alone
     assert bytes_of_stages[1] < min(bytes_of_stages[0], bytes_of_stages[2]) < 0.6 * all_bytes
-    assert not [entry for entry in logs if "a batch failed" in entry.get("line", "")]
+    assert not [entry for entry in logs if entry["event"] == "a batch failed"]
 
 
 def test_a_ring_of_the_real_model_is_mended_without_loading_again(
