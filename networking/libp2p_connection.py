@@ -60,7 +60,8 @@ class Libp2pConnection:
         except trio.TooSlowError as error:
             raise TransportError(f"{self.peer} opened no stream of {protocol} within {OPEN_LIMIT:g} s") from error
         except MultiselectClientError as error:
-            raise TransportError(f"{self.peer} doesn't serve {protocol}: {error}") from error
+            refused = "doesn't serve" if "not supported" in str(error) else "dropped a new stream of"
+            raise TransportError(f"{self.peer} {refused} {protocol}") from error
         except BaseLibp2pError as error:
             raise TransportError(f"no stream of {protocol} to {self.peer}: {error!r}") from error
 

@@ -173,9 +173,8 @@ class Libp2pTransport:
         return connection
 
     def _refusal(self, peer: PeerId) -> str | None:
-        if peer == self.me:
-            return "that is this very peer"
-        return None if self._allow(peer) else f"{peer} is not allowed here"
+        # Ourselves, or a copy of our home on another machine: those above can tell, once they talk.
+        return None if peer == self.me or self._allow(peer) else f"{peer} is not allowed here"
 
     def _announce(self, swarm_conn: SwarmConn) -> Libp2pConnection | None:
         """Our object for libp2p's; the listener hears of it first. None if the connection is gone already.
