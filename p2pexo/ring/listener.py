@@ -20,6 +20,8 @@ from p2pexo.ring.stage import Endpoint
 MAX_GUESTS = 16
 """Raise it and strangers cost more threads; lower it and a crowd of them delays the right neighbour's next attempt more."""
 
+_BREATH_S = 0.1
+
 _logger = structlog.get_logger(__name__)
 
 
@@ -27,8 +29,9 @@ class Listener:
     """Listens on a free port of each host from the start; ``welcome`` runs in a thread per connection, and owns it."""
 
     def __init__(self, hosts: tuple[str, ...], welcome: Callable[[socket.socket], None]) -> None:
+        """Raises OSError if none of the hosts can be listened on."""
         self._welcome = welcome
-        self._sockets = [_listen(host) for host in hosts]
+        self._sockets = _listen_on(hosts)
         self._guests: deque[socket.socket] = deque()
         self._lock = threading.Lock()
         self.endpoints = tuple(Endpoint(*each.getsockname()[:2]) for each in self._sockets)
@@ -44,17 +47,18 @@ class Listener:
                 for key, _ in selector.select():
                     try:
                         connection, _ = key.data.accept()
-                    except OSError as error:
-                        self._survive(error)
-                    else:
                         self._let_in(connection)
+                    except OSError as error:
+                        if error.errno not in (errno.EMFILE, errno.ENFILE):
+                            continue  # it ended before we took it
+                        self._make_room(error)
+                    except RuntimeError as error:  # Python's word for no more threads
+                        self._make_room(error)
 
-    def _survive(self, error: OSError) -> None:
-        """A connection that ended before we took it is nothing; without descriptors, guests must go before more come."""
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            _logger.warning("no file descriptors left for a link", error=str(error))
-            self._push_out(keep=0)
-            time.sleep(0.1)
+    def _make_room(self, error: Exception) -> None:
+        _logger.warning("too little left to let a link in; those who shake hands are sent away", error=str(error))
+        self._push_out(keep=0)
+        time.sleep(_BREATH_S)
 
     def _let_in(self, connection: socket.socket) -> None:
         connection.setblocking(True)
@@ -79,6 +83,20 @@ class Listener:
             while len(self._guests) > keep:
                 with contextlib.suppress(OSError):
                     self._guests.popleft().shutdown(socket.SHUT_RDWR)
+
+
+def _listen_on(hosts: tuple[str, ...]) -> list[socket.socket]:
+    listening: list[socket.socket] = []
+    reasons: list[str] = []
+    for host in hosts:
+        try:
+            listening.append(_listen(host))
+        except OSError as error:
+            _logger.warning("can't listen for links on a host; the others remain", host=host, error=str(error))
+            reasons.append(f"{host}: {error}")
+    if not listening:
+        raise OSError(f"can't listen for the previous stage on any host ({'; '.join(reasons) or 'none was given'})")
+    return listening
 
 
 def _listen(host: str) -> socket.socket:

@@ -217,6 +217,13 @@ def test_a_crowd_of_strangers_costs_a_bounded_number_of_threads(pair: tuple[Stag
         assert guests() <= 2 * listener.MAX_GUESTS
 
 
+def test_a_host_that_is_not_here_is_passed_over_unless_it_is_the_only_one():
+    hosts = listener.Listener(("192.0.2.1", "127.0.0.1"), lambda connection: connection.close()).endpoints
+    assert [endpoint.host for endpoint in hosts] == ["127.0.0.1"]
+    with pytest.raises(OSError, match=r"192\.0\.2\.1"):
+        listener.Listener(("192.0.2.1",), lambda connection: connection.close())
+
+
 def _address(stage: Stage) -> tuple[str, int]:
     endpoint = stage.links.endpoints[0]
     return endpoint.host, endpoint.port
