@@ -77,7 +77,7 @@ class NodeSettings:
     """The cluster's secret; whoever knows it can join. Better in the variable than on the command line, where others on this machine can read it. Without it, the one kept in the home, or a new random one."""
 
     join: Annotated[str | None, _option(_CLUSTER, show_default=False)] = field(default=None, repr=False)
-    """A ticket that any member printed: cluster, secret and addresses in one line. Kept in the home, so once is enough."""
+    """A ticket that any member printed: cluster, secret and addresses in one line. It holds the secret, so better in the variable than on the command line. What it says is kept in the home, so once is enough."""
 
     open: Annotated[bool, _option(_CLUSTER, negative="")] = False
     """Run a cluster without a secret. Everyone who reaches this machine on the network can join, read prompts and use its memory."""
