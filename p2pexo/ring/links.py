@@ -64,7 +64,10 @@ class Links(Protocol):
     def certificate(self) -> str: ...
 
     def join(self, neighbours: Neighbours) -> None:
-        """Drop what there is and link with these neighbours, trying until it works or ``join`` or ``drop`` is called."""
+        """Drop what there is and link with these neighbours, trying until it works or ``join`` or ``drop`` is called.
+
+        Raises LinkError if it can never work.
+        """
         ...
 
     def send(self, message: Message, payload: bytes | memoryview = b"") -> None:

@@ -18,7 +18,7 @@ from p2pexo.generation.events import Event, Failed
 from p2pexo.generation.request import Request
 from p2pexo.ring.conductor import Conductor
 from p2pexo.ring.control import Cancel, Command, Happened, Join, Report, Start, StatusChanged, Submit
-from p2pexo.ring.engines import EngineKit, StageEngine, find_kit
+from p2pexo.ring.engines import StageEngine, find_kit
 from p2pexo.ring.links import Arrived, LinkDelayed, Linked, LinkError, LinkEvent, LinkLost, Links
 from p2pexo.ring.messages import Frame, Step
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
@@ -60,7 +60,7 @@ class StageLoop:
 
     def _load(self, engine: str) -> tuple[StageEngine, Conductor | None, Links | None]:
         self._change(phase=StagePhase.LOADING)
-        kit: EngineKit = find_kit(engine)
+        kit = find_kit(engine)
         stage = kit.load_stage(
             self._spec.directory,
             first_layer=self._plan.first_layer,
@@ -111,7 +111,13 @@ class StageLoop:
             self._change(phase=StagePhase.READY, epoch=epoch, reason="")
         else:
             self._change(phase=StagePhase.LINKING, epoch=epoch, reason="", link="")
-            self._links.join(neighbours)
+            self._link(self._links, neighbours)
+
+    def _link(self, links: Links, neighbours: Neighbours) -> None:
+        try:
+            links.join(neighbours)
+        except LinkError as error:
+            self._break(str(error))
 
     def _submit(self, call: int, request: Request) -> None:
         if self._conductor is None:

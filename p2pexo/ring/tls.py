@@ -13,7 +13,6 @@ import ssl
 import threading
 import time
 
-from p2pexo.ring.certificates import Credentials
 from p2pexo.ring.links import LinkError
 from p2pexo.ring.messages import Frame, Heartbeat, Hello, Message, ProtocolError, Refusal, Welcome, pack, read_frame
 from p2pexo.ring.stage import Endpoint
@@ -105,7 +104,7 @@ class TlsIncoming:
         self._connection.close()
 
 
-def dial(endpoint: Endpoint, credentials: Credentials, next_certificate: str, hello: Hello) -> TlsOutgoing:
+def dial(endpoint: Endpoint, context: ssl.SSLContext, hello: Hello) -> TlsOutgoing:
     """Connect to the next stage and be welcomed. Blocks for a few times HANDSHAKE_S at most. Raises LinkError."""
     try:
         connection = socket.create_connection((endpoint.host, endpoint.port), timeout=HANDSHAKE_S)
@@ -113,7 +112,7 @@ def dial(endpoint: Endpoint, credentials: Credentials, next_certificate: str, he
         raise LinkError(f"can't connect to the next stage at {endpoint}: {_words(error)}") from error
     try:
         _tune(connection)
-        connection = sealed = credentials.client_context(next_certificate).wrap_socket(connection)
+        connection = sealed = context.wrap_socket(connection)
         sealed.sendall(pack(hello))
         answer = _read_message(sealed)
         if isinstance(answer, Refusal):
@@ -129,14 +128,12 @@ def dial(endpoint: Endpoint, credentials: Credentials, next_certificate: str, he
     return TlsOutgoing(sealed)
 
 
-def accept(
-    connection: socket.socket, credentials: Credentials, previous_certificate: str, expected: Hello
-) -> TlsIncoming:
-    """Let the previous stage in if it has that certificate and says that hello. Raises LinkError, and closes then."""
+def accept(connection: socket.socket, context: ssl.SSLContext, expected: Hello) -> TlsIncoming:
+    """Let the previous stage in if the context trusts it and it says that hello. Raises LinkError, and closes then."""
     try:
         _tune(connection)
         connection.settimeout(HANDSHAKE_S)
-        connection = sealed = credentials.server_context(previous_certificate).wrap_socket(connection, server_side=True)
+        connection = sealed = context.wrap_socket(connection, server_side=True)
         hello = _read_message(sealed)
         reason = hello.mismatch(expected) if isinstance(hello, Hello) else f"it began with {hello}"
         sealed.sendall(pack(Refusal(reason) if reason else Welcome()))

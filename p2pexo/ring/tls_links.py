@@ -43,7 +43,11 @@ class TlsLinks:
 
     def join(self, neighbours: Neighbours) -> None:
         self.drop()
-        self._pair = _Pair(neighbours, evolve(self._hello, epoch=neighbours.epoch), self._credentials, self._post)
+        hello = evolve(self._hello, epoch=neighbours.epoch)
+        try:
+            self._pair = _Pair(neighbours, hello, self._credentials, self._post)
+        except (OSError, ValueError) as error:
+            raise LinkError(f"a neighbour's certificate can't be used: {error}") from error
         self._pair.start()
 
     def send(self, message: Message, payload: bytes | memoryview = b"") -> None:
@@ -71,7 +75,8 @@ class _Pair:
         self._neighbours = neighbours
         self._epoch = neighbours.epoch
         self._hello = hello
-        self._credentials = credentials
+        self._client_context = credentials.client_context(neighbours.next_certificate)
+        self._server_context = credentials.server_context(neighbours.previous_certificate)
         self._post = post
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -103,7 +108,7 @@ class _Pair:
         """Runs in a thread of the connection's own."""
         expected = evolve(self._hello, rank=(self._hello.rank - 1) % self._hello.stages)
         try:
-            incoming = accept(connection, self._credentials, self._neighbours.previous_certificate, expected)
+            incoming = accept(connection, self._server_context, expected)
         except LinkError as error:
             self._log_refusal(error)
         else:
@@ -115,7 +120,7 @@ class _Pair:
             reasons: list[str] = []
             for endpoint in self._neighbours.next_endpoints:
                 try:
-                    outgoing = dial(endpoint, self._credentials, self._neighbours.next_certificate, self._hello)
+                    outgoing = dial(endpoint, self._client_context, self._hello)
                 except LinkError as error:
                     reasons.append(str(error))
                 else:

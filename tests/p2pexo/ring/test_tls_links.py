@@ -75,14 +75,15 @@ def shake_hands(dialler: Credentials, trusted: Credentials, hello: Hello) -> tup
 
         def serve() -> None:
             try:
-                outcome.append(accept(server.accept()[0], ACCEPTOR, DIALLER.certificate, HELLO))
+                outcome.append(accept(server.accept()[0], ACCEPTOR.server_context(DIALLER.certificate), HELLO))
             except LinkError as error:
                 outcome.append(error)
 
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            dialled: object = dial(Endpoint(*server.getsockname()), dialler, trusted.certificate, hello)
+            context = dialler.client_context(trusted.certificate)
+            dialled: object = dial(Endpoint(*server.getsockname()), context, hello)
         except LinkError as error:
             dialled = error
         thread.join(10)
@@ -171,6 +172,11 @@ def test_a_neighbour_that_is_not_told_yet_is_tried_again(pair: tuple[Stage, Stag
     second.join(first, first)
     first.wait_for(Linked)
     second.wait_for(Linked)
+
+
+def test_a_certificate_that_is_none_is_refused_at_once(pair: tuple[Stage, Stage]):
+    with pytest.raises(LinkError, match="certificate can't be used"):
+        pair[0].links.join(Neighbours(Epoch(1, 1, "leader"), "", "nonsense", ()))
 
 
 def test_a_silent_peer_is_given_up(pair: tuple[Stage, Stage], monkeypatch: pytest.MonkeyPatch):
