@@ -263,6 +263,7 @@ REPAIRS = (
 # at error level what is every day's business here: a peer that is gone, a dial that failed.
 _NOISY_LOGGERS = (
     "host.basic_host",
+    "identity.identify.identify",
     "network.connection.swarm_connection",
     "network.swarm",
     "protocol_muxer.multiselect_client",
