@@ -189,10 +189,11 @@ class Conversation:
 
     def _accept(self, now: float, link: Link) -> None:
         link.contested_since = None
+        self._outbox.send(link.connection, self._digest_for(link))
+        if any(each.joined for each in self._links.accepted_of(link.peer)):
+            self._join(now, link)  # a second connection of a member
         for surplus in self._links.surplus(now, link.peer):
             self.close(surplus)
-        if not link.closing:
-            self._outbox.send(link.connection, self._digest_for(link))
 
     def _settle_contests(self, now: float) -> None:
         for link in self._links:
@@ -222,9 +223,12 @@ class Conversation:
         for link in self._links:
             announced = link.announced
             if link.accepted and not link.joined and announced and self._documents.has(link.peer, announced):
-                link.joined = True
-                self.carry_out(self._membership.joined(now, link.connection, link.peer))
-                self._outbox.changed = True
+                self._join(now, link)
+
+    def _join(self, now: float, link: Link) -> None:
+        link.joined = True
+        self.carry_out(self._membership.joined(now, link.connection, link.peer))
+        self._outbox.changed = True
 
     # Who is alive.
 

@@ -101,6 +101,12 @@ class Documents:
         held = document and document.facts.get(key)
         return held.fact.value if held else None
 
+    def version_of(self, owner: PeerId, key: str) -> int:
+        """Of the fact held under a key; 0 if there is none."""
+        document = self._documents.get(owner)
+        held = document and document.facts.get(key)
+        return held.fact.version if held else 0
+
     def values(self, owner: PeerId) -> dict[str, bytes]:
         """Live keys of one document."""
         document = self._documents.get(owner)

@@ -8,7 +8,7 @@ dropped already counts for nothing, so that a machine that was alone never leads
 
 from collections.abc import Iterable, Sequence
 
-from attrs import frozen
+from attrs import field, frozen
 
 from networking.transport import PeerId
 from networking.wire import Claim
@@ -35,20 +35,33 @@ class Candidate:
     seniority: int = UNSEATED
     may_lead: bool = True
     claim: Claim | None = None
+    claim_version: int = 0
+    """Of the fact that holds it."""
 
 
 @frozen
 class MakeClaim:
-    """Put this claim into the own document; ``anew`` says that the payload is to be merged from all claims known."""
+    """Claim with a new term, the payload being merged from all claims known."""
 
     term: int
     members: int
-    anew: bool = True
+    merged: dict[PeerId, int] = field(factory=dict[PeerId, int])
+    """The claims of live members that it replaces, by their versions."""
+
+
+@frozen
+class CountMembers:
+    """Put a new number of members into the own claim."""
+
+    members: int
 
 
 @frozen
 class DropClaim:
     pass
+
+
+Decision = MakeClaim | CountMembers | DropClaim
 
 
 @frozen
@@ -77,7 +90,6 @@ class Election:
         self._memory: dict[PeerId, _Remembered] = {}
         self._vacant_since: float | None = None
         self._grown_since: float | None = None
-        self._met: frozenset[tuple[PeerId, int]] = frozenset()
         self.highest_term = highest_term
         """The highest term ever seen; it only rises."""
 
@@ -95,17 +107,17 @@ class Election:
         claims = sorted(self._memory.items(), key=lambda item: (item[1].claim.term, item[0]), reverse=True)
         return [each.claim.payload for _, each in claims if each.claim.payload]
 
-    def decide(self, now: float, roster: Sequence[Candidate], alive: int) -> MakeClaim | DropClaim | None:
+    def decide(self, now: float, roster: Sequence[Candidate], alive: int) -> Decision | None:
         """``roster`` is every live or suspect member, this peer included; ``alive`` how many of them are heard, this peer included."""
-        mine = next((each.claim for each in roster if each.peer == self._me), None)
+        mine = next((each for each in roster if each.peer == self._me and each.claim), None)
         rivals = [each for each in roster if each.claim and each.peer != self._me]
-        if mine is None:
+        if mine is None or mine.claim is None:
             return self._fill_vacancy(now, roster, alive, vacant=not rivals)
         self._vacant_since = None
         if rivals:
             self._grown_since = None
-            return self._meet(roster, rivals, mine, alive)
-        return self._count_members(now, mine, alive)
+            return self._meet(mine, mine.claim, rivals, alive)
+        return self._count_members(now, mine.claim, alive)
 
     def _fill_vacancy(self, now: float, roster: Sequence[Candidate], alive: int, *, vacant: bool) -> MakeClaim | None:
         if not vacant or self._most_senior(roster) != self._me:
@@ -115,37 +127,33 @@ class Election:
             self._vacant_since = now
         if now - self._vacant_since < self._settings.settle_s:
             return None
-        return self._claim_anew(alive)
+        self._vacant_since = None
+        return MakeClaim(self.highest_term + 1, alive)
 
     def _most_senior(self, roster: Sequence[Candidate]) -> PeerId | None:
         able = [(each.seniority, each.peer) for each in roster if each.may_lead and each.seniority < UNSEATED]
         return min(able)[1] if able else None
 
     def _meet(
-        self, roster: Sequence[Candidate], rivals: Sequence[Candidate], mine: Claim, alive: int
+        self, mine: Candidate, claim: Claim, rivals: Sequence[Candidate], alive: int
     ) -> MakeClaim | DropClaim | None:
-        best = find_leader(roster)
-        if best is not None and best.claim and best.peer != self._me:
-            # Not before its payload can be in the other's claim, else what this side knew would be lost.
-            return DropClaim() if best.claim.term > mine.term else None
-        met = frozenset((each.peer, each.claim.term) for each in rivals if each.claim)
-        if met <= self._met and mine.term == self.highest_term:
+        best = find_leader([mine, *rivals])
+        if best is not None and best.claim is not None and best.peer != self._me:
+            # Not before the other's claim carries what this one does, else that would be lost.
+            return DropClaim() if best.claim.merged.get(self._me) == mine.claim_version else None
+        met = {each.peer: each.claim_version for each in rivals}
+        if met.items() <= claim.merged.items() and claim.term == self.highest_term:
             return None
-        self._met = met
-        return self._claim_anew(min(mine.members, alive))
+        return MakeClaim(self.highest_term + 1, min(claim.members, alive), met)
 
-    def _count_members(self, now: float, mine: Claim, alive: int) -> MakeClaim | None:
+    def _count_members(self, now: float, mine: Claim, alive: int) -> CountMembers | None:
         """Losses count at once, newcomers after a while: they may be the other side of a partition, with a claim of their own."""
         if alive <= mine.members:
             self._grown_since = None
-            return None if alive == mine.members else MakeClaim(mine.term, alive, anew=False)
+            return None if alive == mine.members else CountMembers(alive)
         if self._grown_since is None:
             self._grown_since = now
         if now - self._grown_since < self._settings.growth_settle_s:
             return None
         self._grown_since = None
-        return MakeClaim(mine.term, alive, anew=False)
-
-    def _claim_anew(self, members: int) -> MakeClaim:
-        self._vacant_since = None
-        return MakeClaim(self.highest_term + 1, members)
+        return CountMembers(alive)

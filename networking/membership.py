@@ -142,7 +142,8 @@ class Membership:
         member.links.discard(connection)
         if member.links:
             return []
-        member.closed_at = now
+        if not link.stale:  # else it was closed here, for its silence, which says nothing new
+            member.closed_at = now
         return self._suspect(now, member, link.peer)
 
     def left(self, peer: PeerId) -> list[Verdict]:

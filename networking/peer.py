@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from networking.actions import Action, Broadcast, Outbox, Save, SavedState
 from networking.conversation import Conversation
 from networking.documents import Documents, DocumentSettings, check_size
-from networking.election import DropClaim, Election, ElectionSettings, MakeClaim, find_leader
+from networking.election import CountMembers, DropClaim, Election, ElectionSettings, MakeClaim, find_leader
 from networking.links import Links, LinkSettings
 from networking.membership import Membership, MembershipSettings
 from networking.notices import Warnings
@@ -35,7 +35,7 @@ class PeerSettings:
     links: LinkSettings = field(factory=LinkSettings)
     alone_after_s: float = 2.0
     """How long a starting node looks for others before it makes a cluster of its own. Lowered, clusters have to merge more often; raised, a single machine waits longer."""
-    gossip_takes_s: float = 2.0
+    gossip_takes_s: float = 0.9
     """How long versions may differ before digests are exchanged. Lowered, digests are sent for what is on its way; raised, lost gossip is mended later."""
     volatile_every_s: float = 2.0
     """Volatile facts are merged and sent at most this often, and more seldom from 11 members on. Lowered, gossip's budget of 20 messages/s is used up sooner."""
@@ -165,7 +165,7 @@ class Peer:
         if leader is None or leader.claim is None or leader.peer != self.me:
             raise NotLeaderError(f"{leader.peer if leader else 'nobody'} leads, not this node ({self.me})")
         if payload != leader.claim.payload:
-            self._write(now, {CLAIM_KEY: encode_value(evolve(leader.claim, payload=payload))})
+            self._claim(now, evolve(leader.claim, payload=payload))
         return self._done(now)
 
     def set_addresses(self, now: float, addresses: Sequence[Address]) -> list[Action]:
@@ -193,8 +193,12 @@ class Peer:
         self._take_seat(now)
         self._election.observe(now, self._beliefs.claims)
         decision = self._election.decide(now, self._beliefs.roster, self._beliefs.alive)
+        mine = self._beliefs.claim_of(self.me)
         if isinstance(decision, MakeClaim):
-            self._claim(now, decision)
+            payload = self._merged_payload(now)
+            self._claim(now, Claim(decision.term, decision.members, payload, decision.merged))
+        elif isinstance(decision, CountMembers) and mine is not None:
+            self._claim(now, evolve(mine, members=decision.members))
         elif isinstance(decision, DropClaim):
             self._write(now, {CLAIM_KEY: None})
         self._save(
@@ -205,10 +209,7 @@ class Peer:
             )
         )
 
-    def _claim(self, now: float, decision: MakeClaim) -> None:
-        mine = self._beliefs.claim_of(self.me)
-        payload = self._merged_payload(now) if decision.anew or mine is None else mine.payload
-        claim = Claim(decision.term, decision.members, payload)
+    def _claim(self, now: float, claim: Claim) -> None:
         self._write(now, {CLAIM_KEY: encode_value(claim)})
         self._election.observe(now, [(self.me, claim)])
 

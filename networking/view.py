@@ -111,7 +111,8 @@ class Beliefs:
     def _candidate(self, peer: PeerId) -> Candidate:
         fact = self.member_fact(peer) or MemberFact()
         seniority = UNSEATED if fact.seniority is None else fact.seniority
-        return Candidate(peer, seniority, fact.may_lead, self.claim_of(peer))
+        version = self._documents.version_of(peer, CLAIM_KEY)
+        return Candidate(peer, seniority, fact.may_lead, self.claim_of(peer), version)
 
     def _describe(self, candidate: Candidate) -> Member:
         fact = self.member_fact(candidate.peer) or MemberFact()

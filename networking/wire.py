@@ -150,6 +150,8 @@ class Claim:
     term: int
     members: int
     payload: bytes = b""
+    merged: dict[PeerId, int] = field(factory=dict[PeerId, int])
+    """Claims of others that it replaces, by the version of the fact: what they carried is in its payload."""
 
 
 _converter = make_converter()
