@@ -77,6 +77,7 @@ class Dialler:
         self._random = random
         self._targets: dict[PeerId | Address, _Target] = {}
         self._nursery: trio.Nursery | None = None
+        self._scope = trio.CancelScope()
 
     def add(self, address: Address, peer: PeerId | None) -> None:
         if peer == self._transport.me:
@@ -98,7 +99,15 @@ class Dialler:
                 target.learned = theirs
                 self._renew(target)
 
+    def stop(self) -> None:
+        """Dial nobody any more."""
+        self._scope.cancel()
+
     async def run(self) -> None:
+        with self._scope:
+            await self._run()
+
+    async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for target in self._targets.values():
@@ -112,7 +121,7 @@ class Dialler:
     def _target(self, key: PeerId | Address, peer: PeerId | None) -> _Target:
         if key not in self._targets:
             target = self._targets[key] = _Target(peer)
-            if self._nursery is not None:
+            if self._nursery is not None and not self._scope.cancel_called:
                 self._nursery.start_soon(self._pursue, target)
         return self._targets[key]
 

@@ -110,6 +110,7 @@ class Overlay:
         self._view_is_stale = False
         self._view_changed = Signal()
         self._nursery: trio.Nursery | None = None
+        self._leaving = False
         transport.subscribe(GOSSIP_TOPIC)
         transport.register(CONTROL_PROTOCOL)
 
@@ -195,6 +196,8 @@ class Overlay:
 
     async def leave(self) -> None:
         """Say goodbye, so that the others need not wait for a time-out; then ``run`` may be cancelled."""
+        self._leaving = True
+        self._dialler.stop()
         self._do(self._peer.leave(trio.current_time()))
         with trio.move_on_after(LINGER_S):
             await self._controls.all_closed()
@@ -203,7 +206,10 @@ class Overlay:
 
     def connected(self, connection: Connection) -> None:
         assert self._nursery is not None
-        self._controls.connected(connection, self._nursery)
+        if self._leaving:
+            connection.abort()
+        else:
+            self._controls.connected(connection, self._nursery)
 
     def disconnected(self, connection: Connection) -> None:
         self._controls.disconnected(connection)
