@@ -1,0 +1,373 @@
+"""What must hold for every seed: delays, loss and the order of events differ, the promises do not."""
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+import trio
+
+from networking.overlay import NotLeaderError
+from networking.simulated_network import SimulatedNetwork
+from networking.simulation import NetworkConditions, open_cluster, simulate
+from networking.transport import Address
+
+LOSSY = NetworkConditions(delay_s=0.001, jitter_s=0.05, broadcast_loss=0.3)
+
+seeds = pytest.mark.parametrize("seed", range(6))
+
+
+def in_cluster(seed, count, story, conditions=LOSSY):
+    """Run a story on a cluster that has settled."""
+
+    async def main():
+        async with open_cluster(count, seed=seed, conditions=conditions) as cluster:
+            return await story(cluster)
+
+    return simulate(main, seed=seed)
+
+
+def peers(view):
+    return {member.peer for member in view.members}
+
+
+def leadership(view):
+    return view.leader, view.term
+
+
+def test_a_seed_replays_exactly():
+    async def history():
+        seen = []
+        async with open_cluster(4, seed=5, conditions=LOSSY) as cluster:
+            cluster.leader.crash()
+            await cluster.settled()
+            for node in cluster.nodes:
+                seen.append((trio.current_time(), node.view))
+            seen.append(
+                cluster.running[0].overlay._peer._documents.structural_hash(
+                    cluster.running[0].overlay._peer._documents.owners
+                )
+            )
+        return seen
+
+    assert simulate(history, seed=5) == simulate(history, seed=5)
+
+
+@seeds
+def test_a_join_changes_no_leader(seed):
+    async def story(cluster):
+        before = leadership(cluster.leader.view)
+        for number in range(3):
+            await cluster.add(f"late-{number}")
+        await cluster.settled()
+        await trio.sleep(10)
+        assert {leadership(node.view) for node in cluster.nodes} == {before}
+
+    in_cluster(seed, 3, story)
+
+
+@seeds
+@pytest.mark.parametrize("with_state", [True, False])
+def test_a_followers_restart_changes_no_leader(seed, with_state):
+    async def story(cluster):
+        before = leadership(cluster.leader.view)
+        follower = Random(seed).choice([node for node in cluster.nodes if node is not cluster.leader])
+        for _ in range(3):
+            follower.crash()
+            await trio.sleep(Random(seed).uniform(0, 3))
+            await follower.restart(with_state=with_state)
+            await cluster.settled()
+        assert {leadership(node.view) for node in cluster.nodes} == {before}
+
+    in_cluster(seed, 3, story)
+
+
+@seeds
+def test_a_crashed_leader_is_replaced_and_its_payload_lives_on(seed):
+    async def story(cluster):
+        leader = cluster.leader
+        leader.overlay.set_payload(b"placed")
+        await trio.sleep(4)
+        term = leader.view.term
+        leader.crash()
+        others = cluster.running
+        noticed_s = await cluster.until(lambda: all(leader.peer not in peers(each.view) for each in others))
+        assert noticed_s <= 1.6
+        assert await cluster.settled() <= 3.0
+        assert cluster.leader.view.term > term
+        assert {node.view.payload for node in others} == {b"placed"}
+
+    in_cluster(seed, 4, story, NetworkConditions())
+
+
+@seeds
+def test_a_peer_that_falls_silent_is_dead_within_six_seconds(seed):
+    async def story(cluster):
+        lost = Random(seed).choice(cluster.nodes)
+        lost.crash(silently=True)
+        await cluster.until(lambda: all(lost.peer not in peers(each.view) for each in cluster.running), within_s=6.1)
+
+    in_cluster(seed, 4, story)
+
+
+@seeds
+def test_a_pause_of_two_seconds_changes_nothing(seed):
+    async def story(cluster):
+        seen = []
+
+        async def watch(node):
+            async for view in node.overlay.views():
+                seen.append((view.leader, view.term, view.members))
+
+        await cluster.settled()
+        await trio.sleep(5)
+        for node in cluster.nodes:
+            cluster.nursery.start_soon(watch, node)
+        await trio.sleep(Random(seed).random())
+        await Random(seed).choice(cluster.nodes).pause(2.0)
+        await trio.sleep(10)
+        assert len(set(seen)) == 1
+
+    in_cluster(seed, 4, story, NetworkConditions())
+
+
+@seeds
+def test_a_leader_that_stood_still_for_long_comes_back_as_a_follower(seed):
+    async def story(cluster):
+        leader = cluster.leader
+        await leader.pause(10)
+        await cluster.settled(within_s=10)
+        calm = leadership(leader.view)
+        assert calm[0] != leader.peer
+        await trio.sleep(60)
+        assert {leadership(node.view) for node in cluster.nodes} == {calm}
+
+    in_cluster(seed, 3, story)
+
+
+@seeds
+def test_after_a_partition_the_larger_sides_leader_leads_and_nothing_is_lost(seed):
+    async def story(cluster):
+        nodes = list(cluster.nodes)
+        Random(seed).shuffle(nodes)
+        small, large = nodes[:2], nodes[2:]
+        cluster.partition(small, large)
+        await cluster.settled(small)
+        await cluster.settled(large)
+        for side, payload in ((small, b"small"), (large, b"large")):
+            leader = cluster.node(side[0].view.leader)
+            leader.overlay.set_payload(payload)
+            leader.overlay.set_fact("wrote", payload)
+        await trio.sleep(seed)
+        winner, highest = large[0].view.leader, max(node.view.term for node in nodes)
+        cluster.network.heal()
+        await cluster.settled()
+        assert cluster.leader.peer == winner
+        assert cluster.leader.view.term > highest
+        assert cluster.leader.view.payload == b"large\nsmall"
+        assert sorted(facts["wrote"] for facts in small[0].view.facts.values() if facts) == [b"large", b"small"]
+
+    in_cluster(seed, 5, story)
+
+
+@seeds
+def test_old_facts_do_not_come_back_after_a_restart_without_state(seed):
+    async def story(cluster):
+        node = cluster.nodes[0]
+        node.overlay.set_fact("old", b"1")
+        await cluster.settled()
+        cluster.partition(cluster.nodes[:2], cluster.nodes[2:])
+        node.crash()
+        await trio.sleep(1)
+        await node.restart(with_state=False)
+        node.overlay.set_fact("new", b"2")
+        await trio.sleep(Random(seed).uniform(0, 8))
+        cluster.network.heal()
+        await cluster.settled()
+        assert {dict(each.view.facts[node.peer])["new"] for each in cluster.nodes} == {b"2"}
+        assert all("old" not in each.view.facts[node.peer] for each in cluster.nodes)
+
+    in_cluster(seed, 4, story)
+
+
+@seeds
+def test_a_member_that_two_others_cannot_both_reach_stays_one_for_both(seed):
+    async def story(cluster):
+        one, other, *_ = cluster.nodes
+        before = leadership(cluster.leader.view)
+        cluster.network.cut(one.address, other.address)
+        await trio.sleep(20)
+        assert {leadership(node.view) for node in cluster.nodes} == {before}
+        assert all(peers(node.view) == {each.peer for each in cluster.nodes} for node in cluster.nodes)
+
+    in_cluster(seed, 3, story)
+
+
+@seeds
+def test_who_leaves_is_gone_at_once(seed):
+    async def story(cluster):
+        leader = cluster.leader
+        leader.overlay.set_payload(b"placed")
+        await trio.sleep(4)
+        await leader.leave()
+        assert all(leader.peer not in peers(node.view) for node in cluster.running)
+        await cluster.settled(within_s=2)
+        assert cluster.leader.view.payload == b"placed"
+
+    in_cluster(seed, 3, story, NetworkConditions())
+
+
+@seeds
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_cloned_disk_is_noticed_on_both_machines_and_the_first_one_keeps_working(seed, others):
+    async def story(cluster):
+        for number in range(others):
+            await cluster.add(f"other-{number}")
+        await cluster.settled()
+        before, original = leadership(cluster.leader.view), cluster.node("peer-1")
+        clone = await cluster.add("peer-1", host="clone")
+        genuine = [node for node in cluster.nodes if node is not clone]
+        await trio.sleep(15)
+        assert all(any("peer-1" in each for each in node.view.warnings) for node in (original, clone))
+        assert {leadership(node.view) for node in genuine} == {before}
+        assert {len(node.view.members) for node in genuine} == {1 + others}
+        assert len(clone.view.members) == 1
+
+    in_cluster(seed, 1, story)
+
+
+@seeds
+def test_volatile_facts_are_merged_and_arrive(seed):
+    async def story(cluster):
+        node = cluster.nodes[0]
+        versions = node.overlay._peer._documents
+        before = versions.version
+        for number in range(100):
+            node.overlay.set_fact("load", str(number).encode(), volatile=True)
+            await trio.sleep(0.1)
+        assert versions.version - before <= 7
+        await cluster.until(lambda: all(each.view.facts[node.peer]["load"] == b"99" for each in cluster.nodes))
+
+    in_cluster(seed, 3, story)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_whatever_happens_in_the_end_all_agree(seed):
+    async def story(cluster):
+        chaos = Chaos(cluster, seed)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(chaos.watch_terms)
+            for _ in range(12):
+                await chaos.step(nursery)
+            cluster.network.heal()
+            await trio.sleep(10)
+            await chaos.restart_all()
+            await cluster.settled(within_s=30)
+            calm = leadership(cluster.leader.view)
+            await trio.sleep(20)
+            assert cluster.is_settled() and leadership(cluster.leader.view) == calm
+            assert {peer: dict(facts) for peer, facts in cluster.leader.view.facts.items()} == chaos.written
+            assert not any(node.view.warnings for node in cluster.nodes)
+            nursery.cancel_scope.cancel()
+
+    random = Random(seed)
+    conditions = NetworkConditions(
+        delay_s=random.choice([0.001, 0.02]),
+        jitter_s=random.choice([0.002, 0.1]),
+        broadcast_loss=random.choice([0.0, 0.2, 0.5]),
+    )
+    in_cluster(seed, 4, story, conditions)
+
+
+class Chaos:
+    """Does things to a cluster at random, and keeps note of what each node has written in its present life."""
+
+    def __init__(self, cluster, seed):
+        self.cluster = cluster
+        self.random = Random(seed)
+        self.written = {node.peer: {} for node in cluster.nodes}
+        self.steps = 0
+
+    async def step(self, nursery):
+        self.steps += 1
+        node = self.random.choice(self.cluster.nodes)
+        doable = [self.partition, self.heal, self.cut]
+        if node.is_running:
+            doable += [self.write, self.write, self.delete, self.lead]
+        if not node.is_running:
+            doable += [self.restart, self.restart_empty]
+        elif len(self.cluster.running) > 1:
+            doable += [self.crash, self.vanish, self.leave]
+        if node.is_running and self.random.random() < 0.2:
+            nursery.start_soon(node.pause, self.random.uniform(0.5, 9.0))
+        await self.random.choice(doable)(node)
+        await trio.sleep(self.random.choice([0.01, 0.3, 1.0, 3.0, 7.0]))
+
+    async def restart_all(self):
+        for node in self.cluster.nodes:
+            if not node.is_running:
+                await self.restart(node)
+
+    async def watch_terms(self):
+        """The highest term that a node knows of only rises in its life."""
+        highest = {}
+        while True:
+            for node in self.cluster.running:
+                peer = node.overlay._peer
+                assert peer._election.highest_term >= highest.get(id(peer), 0)
+                highest[id(peer)] = peer._election.highest_term
+            await trio.sleep(0.1)
+
+    async def crash(self, node):
+        node.crash()
+
+    async def vanish(self, node):
+        node.crash(silently=True)
+
+    async def leave(self, node):
+        await node.leave()
+
+    async def restart(self, node):
+        self.written[node.peer] = {}
+        await node.restart()
+
+    async def restart_empty(self, node):
+        self.written[node.peer] = {}
+        await node.restart(with_state=False)
+
+    async def partition(self, _node):
+        nodes = list(self.cluster.nodes)
+        self.random.shuffle(nodes)
+        size = self.random.randrange(1, len(nodes))
+        self.cluster.partition(nodes[:size], nodes[size:])
+
+    async def heal(self, _node):
+        self.cluster.network.heal()
+
+    async def cut(self, node):
+        self.cluster.network.cut(node.address, self.random.choice(self.cluster.nodes).address)
+
+    async def write(self, node):
+        key, value = f"key-{self.random.randrange(4)}", str(self.steps).encode()
+        node.overlay.set_fact(key, value, volatile=self.random.random() < 0.3)
+        self.written[node.peer][key] = value
+
+    async def delete(self, node):
+        key = f"key-{self.random.randrange(4)}"
+        node.overlay.delete_fact(key)
+        self.written[node.peer].pop(key, None)
+
+    async def lead(self, node):
+        with suppress(NotLeaderError):
+            node.overlay.set_payload(node.view.payload + f"\n{self.steps}".encode())
+
+
+def test_only_machines_of_one_group_reach_each_other():
+    network = SimulatedNetwork()
+    a, b, c = (Address(name) for name in "abc")
+    network.partition([a], [b])
+    assert not network.reaches(a, b) and not network.reaches(b, c) and network.reaches(c, c)
+    network.heal()
+    network.cut(a, b)
+    assert not network.reaches(b, a) and network.reaches(a, c)
+    network.pause(c)
+    assert network.reaches(a, c) and not network.delivers(a, c)

@@ -1,0 +1,88 @@
+import pytest
+
+from networking.transport import PeerId
+from networking.wire import (
+    Answer,
+    Ask,
+    Claim,
+    Delta,
+    Digest,
+    DocumentVersion,
+    Duplicate,
+    Fact,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Life,
+    MalformedMessageError,
+    MemberFact,
+    SignedFact,
+    UnknownKindError,
+    decode,
+    decode_claim,
+    decode_fact,
+    decode_member,
+    encode,
+    encode_value,
+)
+
+A = PeerId("a")
+LIFE = Life(3, 2**53 - 1)
+
+MESSAGES = [
+    Hello(1, LIFE),
+    Heartbeat("00ff00ff00ff00ff", own=7, strain=2),
+    Digest({A: DocumentVersion(LIFE, 9)}, answer=True),
+    Delta(A, LIFE, 0, 2, (SignedFact('{"any": "text"}', b"\x00\xff"),)),
+    Ask(A),
+    Answer(A, 5, 0.25),
+    Answer(A),
+    Duplicate(4),
+    Goodbye(),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda each: type(each).__name__)
+def test_a_message_survives_the_wire(message):
+    assert decode(encode(message)) == message
+
+
+@pytest.mark.parametrize("value", [b"\x00binary\xff", b"", None])
+def test_a_fact_survives_the_wire(value):
+    fact = Fact(A, LIFE, 4, "key", value, volatile=True)
+    assert decode_fact(encode_value(fact).decode()) == fact
+
+
+def test_the_overlays_own_facts_survive_the_wire():
+    assert decode_member(encode_value(MemberFact(3, False, ("/ip4/10.0.0.1/tcp/1",)))).addresses == (
+        "/ip4/10.0.0.1/tcp/1",
+    )
+    assert decode_claim(encode_value(Claim(7, 3, b"payload"))) == Claim(7, 3, b"payload")
+
+
+def test_a_field_of_a_newer_version_is_ignored():
+    assert decode(b'{"kind": "Ask", "about": "a", "politely": true}') == Ask(A)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        b'{"kind": 5}',
+        b'{"kind": "Ask"}',
+        b'{"kind": "Heartbeat", "versions": "x", "own": "many"}',
+        b'{"kind": "Delta", "owner": "a", "life": {"incarnation": 1, "process": 1}, "after": 0, "up_to": 1,'
+        b' "facts": [{"body": "", "signature": "not base64!"}]}',
+    ],
+)
+def test_what_is_no_message_is_refused(data):
+    with pytest.raises(MalformedMessageError):
+        decode(data)
+
+
+def test_an_unknown_kind_is_told_apart():
+    with pytest.raises(UnknownKindError, match="Serenade"):
+        decode(b'{"kind": "Serenade"}')
