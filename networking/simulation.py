@@ -100,6 +100,8 @@ class SimulatedNode:
             random=Random(f"{cluster.seed} {self.address} {self._lives}"),
             sleep=self._sleep,
         )
+        if cluster.on_start is not None:
+            cluster.on_start(self._overlay)
         await cluster.nursery.start(self._run, self._overlay)
         cluster.introduce(self)
 
@@ -138,14 +140,17 @@ class SimulatedCluster:
         self,
         nursery: trio.Nursery,
         *,
-        seed: int,
-        conditions: NetworkConditions | None,
-        settings: OverlaySettings,
-        merge_payloads: Callable[[Sequence[bytes]], bytes],
+        seed: int = 0,
+        conditions: NetworkConditions | None = None,
+        settings: OverlaySettings | None = None,
+        merge_payloads: Callable[[Sequence[bytes]], bytes] = join_payloads,
+        on_start: Callable[[Overlay], None] | None = None,
     ) -> None:
+        """``on_start`` gets each overlay before it runs, to register its handlers."""
         self.nursery = nursery
         self.seed = seed
-        self.settings = settings
+        self.on_start = on_start
+        self.settings = settings or OverlaySettings()
         self.merge_payloads = merge_payloads
         self.network = SimulatedNetwork(seed, conditions)
         self.nodes: list[SimulatedNode] = []
@@ -215,15 +220,20 @@ async def open_cluster(
     conditions: NetworkConditions | None = None,
     settings: OverlaySettings | None = None,
     merge_payloads: Callable[[Sequence[bytes]], bytes] = join_payloads,
+    on_start: Callable[[Overlay], None] | None = None,
 ) -> AsyncGenerator[SimulatedCluster]:
-    """``count`` nodes that have found each other and a leader; all end with the block."""
+    """``count`` nodes that have found each other and a leader; all end with the block.
+
+    ``on_start`` gets each overlay before it runs, to register its handlers.
+    """
     async with trio.open_nursery() as nursery:
         cluster = SimulatedCluster(
             nursery,
             seed=seed,
             conditions=conditions,
-            settings=settings or OverlaySettings(),
+            settings=settings,
             merge_payloads=merge_payloads,
+            on_start=on_start,
         )
         for number in range(count):
             await cluster.add(f"peer-{number + 1}")

@@ -194,7 +194,8 @@ def test_copies_become_equal_whatever_is_lost_doubled_or_late(seed):
             for delta in random.sample(sent, min(len(sent), 3)):
                 other.apply(float(step), delta)
         if random.random() < 0.1:
-            catch_up(*random.sample(others, 2), [A], now=float(step))
+            reader, writer = random.sample(others, 2)
+            catch_up(reader, writer, [A], now=float(step))
         if random.random() < 0.1:
             a.collect(step + 600.0, [A])
     for other in others:

@@ -37,7 +37,8 @@ def test_a_connection_that_is_not_heard_any_more_does_not_displace_a_new_one():
 
 def test_of_two_dialled_by_one_side_that_side_closes_the_newer():
     dialler, dialled = links(A), links(B)
-    greeted(dialler, 1), greeted(dialled, 1, outbound=False, peer=A)
+    greeted(dialler, 1)
+    greeted(dialled, 1, outbound=False, peer=A)
     newer = greeted(dialler, 2)
     greeted(dialled, 2, outbound=False, peer=A)
     assert dialler.surplus(0.1, B) == [newer]

@@ -83,7 +83,7 @@ class Stage:
                 self.do(name, peer.tick(self.now))
             self.deliver()
 
-    def payload(self, name=None, value=None):
+    def payload(self, name="", value=""):
         if name:
             self.do(name, self.peers[name].set_payload(self.now, value.encode()))
         self.deliver()

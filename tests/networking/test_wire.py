@@ -1,6 +1,6 @@
 import pytest
 
-from networking.transport import PeerId
+from networking.transport import Address, PeerId
 from networking.wire import (
     Answer,
     Ask,
@@ -54,7 +54,7 @@ def test_a_fact_survives_the_wire(value):
 
 
 def test_the_overlays_own_facts_survive_the_wire():
-    assert decode_member(encode_value(MemberFact(3, False, ("/ip4/10.0.0.1/tcp/1",)))).addresses == (
+    assert decode_member(encode_value(MemberFact(3, False, (Address("/ip4/10.0.0.1/tcp/1"),)))).addresses == (
         "/ip4/10.0.0.1/tcp/1",
     )
     assert decode_claim(encode_value(Claim(7, 3, b"payload"))) == Claim(7, 3, b"payload")
