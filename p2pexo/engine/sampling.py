@@ -7,6 +7,7 @@ probability mass and by the share of the best token's probability.
 """
 
 import hashlib
+import math
 import struct
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +15,9 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from p2pexo.generation.request import Sampling
+
+_COLDEST = 1e-5
+"""Below this temperature the best token has all the probability that fp32 can tell apart."""
 
 
 def sampling_key(seed: int, choice: int, output_index: int) -> int:
@@ -32,10 +36,19 @@ def draw(
     """
     logits = _penalised(logits.astype(mx.float32), sampling, prompt, output)
     logits = _biased(logits, sampling.logit_bias)
-    if sampling.temperature == 0:
+    if sampling.temperature < _COLDEST:
         return mx.argmax(logits)
-    logits = _cut(logits / sampling.temperature, sampling)
-    return mx.random.categorical(logits, key=mx.random.key(sampling_key(sampling.seed or 0, 0, output_index)))
+    logits = (logits - mx.max(logits)) / sampling.temperature
+    key = mx.random.key(sampling_key(sampling.seed or 0, 0, output_index))
+    if not _has_cuts(sampling):
+        return mx.random.categorical(logits, key=key)
+    ranking = mx.argsort(-logits)
+    rank = mx.random.categorical(_cut(logits[ranking], sampling), key=key)
+    return ranking[rank]
+
+
+def _has_cuts(sampling: Sampling) -> bool:
+    return sampling.top_k > 0 or sampling.top_p < 1.0 or sampling.min_p > 0.0
 
 
 def _penalised(logits: mx.array, sampling: Sampling, prompt: Sequence[int], output: Sequence[int]) -> mx.array:
@@ -43,7 +56,8 @@ def _penalised(logits: mx.array, sampling: Sampling, prompt: Sequence[int], outp
         tokens = mx.array(seen)
         values = logits[tokens]
         factor = sampling.repetition_penalty
-        logits = _put(logits, tokens, mx.where(values > 0, values / factor, values * factor))
+        lowered = mx.where(values > 0, values / factor, values * factor)
+        logits = logits.at[tokens].add(lowered - values)
     if (sampling.frequency_penalty or sampling.presence_penalty) and (counts := Counter(output)):
         tokens = mx.array(list(counts))
         amounts = mx.array(list(counts.values()), dtype=mx.float32) * sampling.frequency_penalty
@@ -58,33 +72,13 @@ def _biased(logits: mx.array, bias: Sequence[tuple[int, float]]) -> mx.array:
     return logits.at[mx.array([token for token, _ in known])].add(mx.array([amount for _, amount in known]))
 
 
-def _put(logits: mx.array, tokens: mx.array, values: mx.array) -> mx.array:
-    return logits.at[tokens].add(values - logits[tokens])
-
-
-def _cut(logits: mx.array, sampling: Sampling) -> mx.array:
-    """Logits with all tokens outside top-k, top-p and min-p at minus infinity. The best token always stays."""
-    if not (0 < sampling.top_k < logits.size or sampling.top_p < 1.0 or sampling.min_p > 0.0):
-        return logits
-    order = mx.argsort(-logits)
-    ranked = logits[order]
-    keep = mx.ones(ranked.shape, dtype=mx.bool_)
-    if 0 < sampling.top_k < logits.size:
-        keep &= mx.arange(ranked.size) < sampling.top_k
+def _cut(ranked: mx.array, sampling: Sampling) -> mx.array:
+    """Logits, best first, with all outside top-k, top-p and min-p at minus infinity. The best one always stays."""
+    ranks = mx.arange(ranked.size)
+    keep = ranks < (sampling.top_k or ranked.size)
     if sampling.top_p < 1.0:
-        mass = _probabilities(ranked, keep)
+        mass = mx.softmax(mx.where(keep, ranked, -mx.inf))
         keep &= mx.cumsum(mass) - mass < sampling.top_p
     if sampling.min_p > 0.0:
-        keep &= ranked >= ranked[0] + mx.log(mx.array(sampling.min_p))
-    keep |= mx.arange(ranked.size) == 0
-    return _put_all(logits, order, mx.where(keep, ranked, -mx.inf))
-
-
-def _probabilities(ranked: mx.array, keep: mx.array) -> mx.array:
-    return mx.softmax(mx.where(keep, ranked, -mx.inf))
-
-
-def _put_all(logits: mx.array, order: mx.array, values: mx.array) -> mx.array:
-    moved = mx.zeros_like(logits)
-    moved[order] = values
-    return moved
+        keep &= ranked >= ranked[0] + math.log(sampling.min_p)
+    return mx.where(keep | (ranks == 0), ranked, -mx.inf)

@@ -3,9 +3,12 @@
 """Models from the Hugging Face Hub. Only called when a person asked for a model by its id, never for a request's sake."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from attrs import frozen
 
 from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
 from p2pexo.models.card import Card
@@ -13,87 +16,108 @@ from p2pexo.models.describe import describe
 from p2pexo.models.directory import Tensor, read_json
 from p2pexo.models.names import check_id
 
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
 FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "LICENSE*", "README.md")
 """What a model directory needs; no other weight formats, and no code."""
 
 
-def look_up(id: str) -> Card:
-    """The card of a model on the Hub: its config and the headers of its weight files are read, nothing else.
+@frozen
+class Hub:
+    endpoint: str | None = None
+    """Address of the server; None is the public one, or that of HF_ENDPOINT."""
 
-    Raises InvalidRequestError for what can't be an id, ModelNotFoundError, and UnavailableError when the Hub is not
-    reached.
-    """
-    import huggingface_hub
+    def look_up(self, id: str) -> Card:
+        """The card of a model: its config and the headers of its weight files are read, nothing else.
 
-    check_id(id)
-    with _hub_errors(id):
-        revision = str(huggingface_hub.model_info(id).sha)
-        metadata = huggingface_hub.get_safetensors_metadata(id, revision=revision)
-        with tempfile.TemporaryDirectory() as folder:
-            huggingface_hub.hf_hub_download(id, "config.json", revision=revision, local_dir=folder)
-            config = read_json(Path(folder) / "config.json")
-        tensors = {
-            name: Tensor(name, info.dtype, tuple(info.shape), file)
-            for file, header in metadata.files_metadata.items()
-            for name, info in header.tensors.items()
-        }
-    return describe(config, tensors, id=id, revision=revision, source="hub")
+        Raises InvalidRequestError for what is no id, or no model that can be run, ModelNotFoundError, and
+        UnavailableError when the Hub can't be reached.
+        """
+        check_id(id)
+        with _hub_errors(id), tempfile.TemporaryDirectory() as folder:
+            api = self._api()
+            revision = str(api.model_info(id).sha)
+            headers = api.get_safetensors_metadata(id, revision=revision).files_metadata
+            config = api.hf_hub_download(id, "config.json", revision=revision, local_dir=folder)
+            tensors = {
+                name: Tensor(name, str(info.dtype), tuple(info.shape), file)
+                for file, header in headers.items()
+                for name, info in header.tensors.items()
+            }
+            return describe(read_json(Path(config)), tensors, id=id, revision=revision, source="hub")
+
+    def download(self, card: Card, directory: Path, progress: Callable[[float], None]) -> None:
+        """Fetch the files of a card; what an earlier try left in ``directory`` is not fetched again.
+
+        Raises as ``look_up`` does.
+        """
+        check_id(card.id)
+        with _hub_errors(card.id):
+            self._api().snapshot_download(
+                card.id,
+                revision=card.revision,
+                local_dir=directory,
+                allow_patterns=list(FILES),
+                tqdm_class=_bar_that_tells(progress),
+            )
+
+    def _api(self) -> "HfApi":
+        from huggingface_hub import HfApi
+
+        return HfApi(endpoint=self.endpoint)
 
 
-def download(card: Card, directory: Path, progress: Callable[[float], None]) -> None:
-    """Fetch the files of a card; what an earlier try left in ``directory`` is not fetched again. Raises as ``look_up``."""
-    import huggingface_hub
+@contextmanager
+def _hub_errors(id: str) -> Generator[None]:
+    try:
+        yield
+    except Exception as error:
+        ours = translate(error, id)
+        if ours is None:
+            raise
+        raise ours from error
 
-    check_id(card.id)
-    with _hub_errors(card.id):
-        huggingface_hub.snapshot_download(
-            card.id,
-            revision=card.revision,
-            local_dir=directory,
-            allow_patterns=list(FILES),
-            tqdm_class=cast(Any, _bar_that_tells(progress)),
+
+def translate(error: Exception, id: str) -> GenerationError | None:
+    """Ours for one of huggingface_hub's many errors; None for any that does not come from the Hub."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.RepositoryNotFoundError | errors.RevisionNotFoundError):  # a gated one is of these too
+        message = (
+            f"the Hub has no model {id!r} that this machine may read; for a gated one, log in with `hf auth login`"
         )
+        return ModelNotFoundError(message, param="model")
+    if isinstance(error, errors.LocalEntryNotFoundError):  # said when it was not reached, and nothing is cached
+        return UnavailableError(f"{id!r} can't be fetched from the Hub: {error}")
+    if isinstance(error, errors.EntryNotFoundError | errors.NotASafetensorsRepoError):
+        return InvalidRequestError(f"{id!r} is no model that can be run here: {error}", param="model")
+    of_the_network = type(error).__module__.startswith("httpx")  # of whichever generation huggingface_hub stands on
+    if of_the_network or isinstance(error, OSError | errors.HfHubHTTPError):
+        return UnavailableError(f"{id!r} can't be fetched from the Hub: {error}")
+    return None
 
 
-class _hub_errors:  # noqa: N801 - reads as a statement
-    """Turns the many errors of huggingface_hub into ours."""
+def _bar_that_tells(progress: Callable[[float], None]) -> Any:
+    """huggingface_hub reports through a progress bar's class; this one draws nothing and passes the share of bytes on.
 
-    def __init__(self, id: str) -> None:
-        self._id = id
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        from huggingface_hub import errors
-
-        if not isinstance(error, Exception) or isinstance(error, GenerationError):
-            return
-        if isinstance(error, errors.RepositoryNotFoundError | errors.RevisionNotFoundError | errors.GatedRepoError):
-            message = f"the Hub has no model {self._id!r} that this machine may read; for a gated one, log in with `hf auth login`"
-            raise ModelNotFoundError(message, param="model") from error
-        if isinstance(error, errors.EntryNotFoundError | errors.NotASafetensorsRepoError):
-            message = f"{self._id!r} is no model that can be run here: {error}"
-            raise InvalidRequestError(message, param="model") from error
-        if isinstance(error, OSError | errors.HfHubHTTPError) or type(error).__module__.startswith("httpx"):
-            raise UnavailableError(f"{self._id!r} can't be fetched from the Hub: {error}") from error
-
-
-def _bar_that_tells(progress: Callable[[float], None]) -> type:
-    """huggingface_hub reports through a progress bar's class; this one draws nothing and passes the bytes on."""
+    The bar's total grows as files are begun, so the share could fall; what is told only rises.
+    """
     from tqdm.auto import tqdm
 
-    class Telling(tqdm[Any]):
+    told = 0.0
+
+    class Telling(cast(Any, tqdm)):
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            self._counts_bytes = options.get("unit") == "B"
-            options.pop("name", None)
             super().__init__(*arguments, **{**options, "disable": True})
             self.total = options.get("total")
+            self._counts_bytes = options.get("unit") == "B"
 
-        def update(self, n: float | None = 1) -> bool | None:
+        def update(self, n: float | None = 1) -> None:
+            nonlocal told
             self.n += n or 0
             if self._counts_bytes and self.total:
-                progress(min(1.0, self.n / self.total))
-            return None
+                told = max(told, min(1.0, cast(float, self.n / self.total)))
+                progress(told)
 
     return Telling

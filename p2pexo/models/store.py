@@ -20,7 +20,7 @@ from p2pexo.models.catalogue import EMBEDDED, Catalogue
 from p2pexo.models.describe import describe
 from p2pexo.models.directory import ModelDirectory, ModelFilesError
 from p2pexo.models.gguf import GgufError, embedded_gguf
-from p2pexo.models.hub import download, look_up
+from p2pexo.models.hub import Hub
 from p2pexo.models.names import LOCAL_OWNER, check_id, folder_name
 
 log = structlog.get_logger(__name__)
@@ -34,12 +34,13 @@ _CARD = "p2pexo-card.json"
 class Store:
     """Safe for use by several threads; of several fetches at once, one works and the others wait for it."""
 
-    def __init__(self, cache_dir: Path, directories: Sequence[Path] = ()) -> None:
+    def __init__(self, cache_dir: Path, directories: Sequence[Path] = (), hub: Hub | None = None) -> None:
         """``directories``: model directories of the user, offered as ``local/<folder name>``; nothing is copied.
 
         Raises ModelFilesError if one of them is no complete model directory.
         """
         self._models = cache_dir / "models"
+        self._hub = hub or Hub()
         self._fetching = threading.Lock()
         self._local = {card.id: card for card in map(_local_card, directories)}
         if len(self._local) < len(directories):
@@ -76,7 +77,7 @@ class Store:
         Raises InvalidRequestError, ModelNotFoundError and UnavailableError.
         """
         if id not in self._known:
-            self._known[id] = look_up(id)
+            self._known[id] = self._hub.look_up(id)
         return self._known[id]
 
     def fetch(self, card: Card, progress: Progress = lambda share: None) -> Path:
@@ -97,7 +98,7 @@ class Store:
         if card.source == "embedded":
             _import_embedded(directory)
         elif card.source == "hub":
-            download(card, directory, progress)
+            self._hub.download(card, directory, progress)
         else:
             raise ModelFilesError(
                 f"{card.id} is a directory of another machine ({card.source}); start this node with --model PATH too"
