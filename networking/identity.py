@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 KEY_FILE = "identity.key"
 LOCK_FILE = "lock"
-INCARNATION_FILE = "incarnation"
 
 # https://github.com/libp2p/specs/blob/master/peer-ids/peer-ids.md: an identity multihash (0x00) of 36 bytes, which are
 # the protobuf {1: key type ed25519, 2: the 32 bytes of the public key}.
@@ -90,20 +89,6 @@ class Identity:
             yield
         finally:
             os.close(descriptor)
-
-    def load_incarnation(self) -> int:
-        """The incarnation of the last run, 0 before the first. An unreadable one counts as 0: peers know the true one."""
-        path = self.home / INCARNATION_FILE
-        try:
-            return int(path.read_text())
-        except FileNotFoundError:
-            return 0
-        except ValueError:
-            logger.warning("%s holds no number; starting from 0 and from what the peers remember", path)
-            return 0
-
-    def save_incarnation(self, incarnation: int) -> None:
-        write_privately(self.home / INCARNATION_FILE, f"{incarnation}\n".encode())
 
 
 def peer_id_of(key: Ed25519PublicKey) -> PeerId:

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -14,6 +15,7 @@ from networking.identity import (
     peer_id_of,
     public_key_of,
     verify,
+    write_privately,
 )
 from networking.transport import PeerId
 
@@ -110,15 +112,23 @@ def test_the_lock_is_free_again_when_given_back(tmp_path: Path) -> None:
         pass
 
 
-def test_the_incarnation_survives_a_restart(tmp_path: Path) -> None:
-    assert Identity.load(tmp_path).load_incarnation() == 0
-    Identity.load(tmp_path).save_incarnation(7)
-    assert Identity.load(tmp_path).load_incarnation() == 7
+def test_a_file_is_replaced_at_one_stroke_and_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.write_bytes(b"old")
+    path.chmod(0o644)
+    write_privately(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_unreadable_incarnation_counts_as_none(tmp_path: Path) -> None:
-    (tmp_path / "incarnation").write_text("rubbish")
-    assert Identity.load(tmp_path).load_incarnation() == 0
+def test_a_write_that_fails_leaves_the_old_content_and_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.write_bytes(b"old")
+    with mock.patch("os.fsync", side_effect=OSError("disk full")), pytest.raises(OSError, match="disk full"):
+        write_privately(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_peer_id_does_not_cost_an_import_of_libp2p() -> None:
