@@ -13,7 +13,7 @@ from cyclopts.config import Env
 
 from p2pexo import __version__
 from p2pexo.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
-from p2pexo.cli.values import SettingsError
+from p2pexo.node.values import SettingsError
 
 
 @frozen

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from p2pexo.cli.tables import layers
-from p2pexo.cli.values import format_size
 from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
+from p2pexo.node.values import format_size
 
 
 def member_news(before: ClusterSnapshot | None, after: ClusterSnapshot) -> Iterator[str]:

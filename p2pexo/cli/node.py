@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from p2pexo.cli.errors import CommandError
-from p2pexo.cli.settings import NodeSettings
+from p2pexo.node.settings import NodeSettings
 
 _DEFAULTS = NodeSettings()
 

@@ -4,8 +4,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from p2pexo.cli.values import format_size
 from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
+from p2pexo.node.values import format_size
 
 PIPE_WIDTH = 160
 

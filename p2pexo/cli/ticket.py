@@ -9,8 +9,8 @@ from networking.ticket import Cluster, Ticket, TicketError, load_cluster
 from networking.transport import Address, PeerId
 from p2pexo.cli.client import Client, Target
 from p2pexo.cli.errors import CommandError
-from p2pexo.cli.settings import DEFAULT_HOME
 from p2pexo.cluster.snapshot import ClusterSnapshot
+from p2pexo.node.settings import DEFAULT_HOME
 
 _DEFAULT_TARGET = Target()
 

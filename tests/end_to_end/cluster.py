@@ -178,9 +178,9 @@ class RealCluster:
 
 @contextmanager
 def real_cluster(
-    folder: Path, count: int, arguments: Sequence[str] = (), environment: dict[str, str] | None = None
+    folder: Path, count: int, arguments: Sequence[str] = (), *, memory: Sequence[str] = ()
 ) -> Generator[RealCluster]:
-    """Nodes that have found one another, ended with the context."""
+    """Nodes that have found one another, ended with the context. ``memory``: the budget of each, the first one leads."""
     ports = free_ports(2 * count)
     shared = {"P2PEXO_CLUSTER": f"test-{secrets.token_hex(4)}", "P2PEXO_SECRET": secrets.token_hex(16)}
     nodes = [
@@ -189,14 +189,20 @@ def real_cluster(
             home=folder / f"home-{number + 1}",
             port=ports[number],
             api_port=ports[count + number],
-            arguments=(*arguments, *(("--peer", f"127.0.0.1:{ports[0]}") if number else ())),
-            environment=shared | (environment or {}),
+            arguments=(
+                *arguments,
+                *(("--peer", f"127.0.0.1:{ports[0]}") if number else ()),
+                *(("--memory", memory[number]) if memory else ()),
+            ),
+            environment=shared,
         )
         for number in range(count)
     ]
     try:
         for node in nodes:
             node.start()
+            if memory:
+                node.wait_until_up()  # one after the other, so that the first one leads
         for node in nodes:
             node.wait_until_up()
         cluster = RealCluster(nodes)

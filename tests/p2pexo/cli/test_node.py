@@ -9,8 +9,8 @@ from networking.transport import TransportError
 from p2pexo.cli.errors import CommandError
 from p2pexo.cli.main import run
 from p2pexo.cli.node import known_problem
-from p2pexo.cli.settings import NodeSettings
 from p2pexo.cli.ticket import make_ticket
+from p2pexo.node.settings import NodeSettings
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 

@@ -3,7 +3,7 @@ from pathlib import Path
 from attrs import fields
 
 from p2pexo.cli.reference import reference
-from p2pexo.cli.settings import NodeSettings
+from p2pexo.node.settings import NodeSettings
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 

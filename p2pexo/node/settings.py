@@ -12,7 +12,7 @@ from attrs import field, frozen
 from cyclopts import Group, Parameter, Token
 
 from p2pexo.api.guard import is_loopback
-from p2pexo.cli.values import MemoryBudget, SettingsError, parse_address, parse_duration
+from p2pexo.node.values import MemoryBudget, SettingsError, parse_address, parse_duration
 
 _NODE = Group("This node", sort_key=1)
 _CLUSTER = Group("Cluster", sort_key=2)

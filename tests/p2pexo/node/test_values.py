@@ -1,6 +1,6 @@
 import pytest
 
-from p2pexo.cli.values import MemoryBudget, format_size, parse_address, parse_duration, parse_size
+from p2pexo.node.values import MemoryBudget, format_size, parse_address, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

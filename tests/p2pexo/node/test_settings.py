@@ -5,8 +5,8 @@ import pytest
 from attrs import fields
 
 from p2pexo.cli.main import build_app
-from p2pexo.cli.settings import NodeSettings
-from p2pexo.cli.values import MemoryBudget, SettingsError
+from p2pexo.node.settings import NodeSettings
+from p2pexo.node.values import MemoryBudget, SettingsError
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,1 @@
+"""The composition of a node: its settings, its parts and how they are joined."""

@@ -1,0 +1,200 @@
+"""The parts of a node and how they are joined; from the overlay at the bottom to HTTP at the top."""
+
+import os
+import socket
+from functools import partial
+
+import psutil
+import structlog
+import trio
+from attrs import evolve
+
+from networking.discovery import Discovery, Sighting
+from networking.identity import Identity, verify
+from networking.libp2p_host import Libp2pTransport
+from networking.overlay import Overlay, OverlaySettings
+from networking.saved import FileState
+from networking.ticket import Cluster, Ticket
+from networking.transport import Address
+from networking.wire import PROTOCOL_VERSION
+from p2pexo import __version__
+from p2pexo.api.app import create_app
+from p2pexo.api.guard import AccessRules
+from p2pexo.api.server import serve
+from p2pexo.cluster.control import Control
+from p2pexo.cluster.facts import NodeFacts
+from p2pexo.cluster.fetching import in_thread
+from p2pexo.cluster.keeper import Surroundings
+from p2pexo.cluster.leader import Leader
+from p2pexo.cluster.placements import merge_payloads
+from p2pexo.cluster.reporter import Reporter
+from p2pexo.cluster.resources import device, link_hosts, measure
+from p2pexo.cluster.worker import Worker
+from p2pexo.engine.blas import Blas, prepare_blas
+from p2pexo.engine.environment import private_directory, stage_environment
+from p2pexo.models.store import Store
+from p2pexo.node.notices import Notices
+from p2pexo.node.settings import NodeSettings
+from p2pexo.ring.stage import StageSpec
+from p2pexo.ring.supervisor import StageProcess
+from p2pexo.serving.host import Host
+from p2pexo.serving.router import Router
+from p2pexo.serving.settings import RouterSettings
+
+SERVICE = "_p2pexo._tcp.local."
+
+log = structlog.get_logger(__name__)
+
+
+class Node:
+    """One node. ``run`` is its life."""
+
+    def __init__(self, settings: NodeSettings, identity: Identity, cluster: Cluster, ticket: Ticket | None) -> None:
+        self.settings = settings
+        self._cluster = cluster
+        self._notices = Notices(cluster)
+        self._api_url = ""
+        self._blas: Blas | None = None
+
+        self._transport = Libp2pTransport(identity, cluster, [Address(each) for each in settings.listen_addresses])
+        self._overlay = Overlay(
+            self._transport,
+            sign=identity.sign,
+            verify=verify,
+            state=FileState(identity.home / "overlay.json"),
+            settings=OverlaySettings(),
+            merge_payloads=merge_payloads,
+            may_lead=settings.may_lead,
+        )
+        self._store = Store(settings.cache, settings.model_dirs)
+        self._reporter = Reporter(self._overlay, self._measure, self._store)
+        self._leader = Leader(self._overlay, lambda: {card.id: card for card in self._store.cards()})
+        self._worker = Worker(self._surroundings(identity), verify)
+        self._control = Control(
+            self._overlay,
+            self._store,
+            cluster_name=cluster.name,
+            open_cluster=cluster.open,
+            notices=self._notices.lines,
+        )
+        self._host = Host(self._overlay, self._worker.first_stage)
+        router_settings = RouterSettings(autoload=settings.autoload, load_timeout_s=settings.load_timeout)
+        self._app = create_app(
+            Router(self._overlay, self._control, router_settings), self._control, access_rules(settings)
+        )
+        self._add_known_addresses(ticket)
+
+    async def run(self, stop: trio.Event) -> None:
+        """From start to a clean end: HTTP goes first, then the stages, and then the others are told."""
+        async with trio.open_nursery() as overlay_nursery:
+            async with trio.open_nursery() as duties:
+                async with trio.open_nursery() as serving:
+                    serving.start_soon(_cancel_after, stop, serving.cancel_scope)
+                    await self._start(overlay_nursery, duties, serving)
+                duties.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await self._overlay.leave()
+            overlay_nursery.cancel_scope.cancel()
+        log.info("stopped")
+
+    async def _start(self, below: trio.Nursery, duties: trio.Nursery, serving: trio.Nursery) -> None:
+        cache = private_directory(self.settings.cache / "blas")
+        self._blas = await trio.to_thread.run_sync(prepare_blas, self.settings.blas, cache)
+        self._notices.add_blas(self._blas)
+        await below.start(self._overlay.run)
+        log.info(
+            "node is up",
+            node=self.settings.display_name,
+            peer=self._overlay.me,
+            cluster=self._cluster.name,
+            addresses=list(self._transport.addresses),
+            blas=self._blas.name,
+            blas_cost=self._blas.cost,
+        )
+        self._api_url = await serving.start(
+            partial(serve, self._app, host=self.settings.api_host, port=self.settings.api_port)
+        )
+        log.info("serving", url=self._api_url)
+        for duty in (self._reporter.run, self._leader.run, self._worker.run):
+            duties.start_soon(duty)
+        if self.settings.mdns:
+            duties.start_soon(self._discovery().run)
+
+    def _measure(self) -> NodeFacts:
+        facts = measure(
+            self.settings.display_name,
+            version=__version__,
+            api_url=self._api_url,
+            memory_budget=self.settings.memory.of(psutil.virtual_memory().total),
+            link_hosts=stage_hosts(self.settings),
+        )
+        return evolve(facts, dense=is_dense(self.settings.precision))
+
+    def _surroundings(self, identity: Identity) -> Surroundings:
+        return Surroundings(
+            overlay=self._overlay,
+            fetch=in_thread(self._store),
+            start_stage=self._start_stage,
+            sign=identity.sign,
+            link_hosts=stage_hosts(self.settings),
+            models_changed=self._reporter.models_changed,
+        )
+
+    def _start_stage(self, spec: StageSpec) -> StageProcess:
+        assert self._blas is not None, "stages start after the BLAS was chosen"
+        if spec.placement.precision == "auto":
+            spec = evolve(spec, placement=evolve(spec.placement, precision=self.settings.precision))
+        environment = stage_environment(os.environ, self._blas, self.settings.cache / "temporary")
+        return StageProcess(spec, environment=environment)
+
+    def _add_known_addresses(self, ticket: Ticket | None) -> None:
+        for address in self.settings.peers:
+            self._overlay.add_address(Address(address))
+        for address in ticket.addresses if ticket else ():
+            self._overlay.add_address(address, ticket.peer if ticket else None)
+
+    def _discovery(self) -> Discovery:
+        me = Sighting(
+            self._overlay.me,
+            self._transport.addresses,
+            self._cluster.name,
+            self._cluster.fingerprint,
+            PROTOCOL_VERSION,
+        )
+        return Discovery(me, self._seen, service=SERVICE)
+
+    def _seen(self, sighting: Sighting) -> None:
+        if sighting.peer == self._overlay.me:
+            return
+        if sighting.fingerprint != self._cluster.fingerprint:
+            self._notices.add_stranger(sighting)
+            return
+        for address in sighting.addresses:
+            self._overlay.add_address(address, sighting.peer)
+
+
+def access_rules(settings: NodeSettings) -> AccessRules:
+    host = socket.gethostname()
+    short = host.partition(".")[0]
+    return AccessRules(
+        own_names=(host, short, f"{short}.local"),
+        allowed_hosts=settings.allow_hosts,
+        allowed_origins=settings.allow_origins,
+        api_key=settings.api_key,
+    )
+
+
+def stage_hosts(settings: NodeSettings) -> tuple[str, ...]:
+    """A node that others can reach on loopback alone links its stages there, too."""
+    loopback = all(address.startswith(("/ip4/127.", "/ip6/::1/")) for address in settings.listen_addresses)
+    return link_hosts(loopback_only=loopback)
+
+
+def is_dense(precision: str) -> bool:
+    """Whether stages on this machine hold their weights as plain floats, so that the planner counts them right."""
+    return precision == "dequantise" or (precision == "auto" and device() == "cpu")
+
+
+async def _cancel_after(stop: trio.Event, scope: trio.CancelScope) -> None:
+    await stop.wait()
+    scope.cancel()

@@ -1,0 +1,116 @@
+"""What users see when machines and processes go away."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+from end_to_end.cluster import EMBEDDED_MODEL, RealCluster, RealNode, real_cluster, wait_for
+
+STORY = "Tell me a long story about a ship."
+
+
+def stream_lines(node: RealNode, max_tokens: int) -> Iterator[str]:
+    body = {
+        "model": EMBEDDED_MODEL,
+        "messages": [{"role": "user", "content": STORY}],
+        "temperature": 0,
+        "max_tokens": max_tokens,
+        "stream": True,
+    }
+    with httpx.stream("POST", f"{node.url}/v1/chat/completions", json=body, timeout=60) as response:
+        assert response.status_code == 200
+        yield from response.iter_lines()
+
+
+def ask(node: RealNode, timeout_s: float = 90) -> str:
+    body = {
+        "model": EMBEDDED_MODEL,
+        "messages": [{"role": "user", "content": "What is the capital of France?"}],
+        "temperature": 0,
+        "max_tokens": 8,
+    }
+    response = httpx.post(f"{node.url}/v1/chat/completions", json=body, timeout=timeout_s)
+    assert response.status_code == 200, response.text
+    return response.json()["choices"][0]["message"]["content"]
+
+
+def placed_on_followers_only(cluster: RealCluster, stages: int) -> RealNode:
+    """A ring that the leader takes no part in, however the planner chooses; the leader."""
+    leader = cluster.leader()
+    placement = cluster.place(min_stages=stages)
+    if any(cluster.node_of(stage.peer) is leader for stage in placement.stages):
+        raise AssertionError("the leader holds a stage; give it less memory than the others")
+    return leader
+
+
+def test_a_follower_killed_in_the_middle_of_an_answer_is_told_and_the_cluster_recovers(
+    cache: Path, tmp_path: Path
+) -> None:
+    with real_cluster(tmp_path, 3, ("--cache", str(cache))) as cluster:
+        leader = cluster.leader()
+        placement = cluster.place(min_stages=3)
+        expected = ask(leader)
+        asked = leader
+        victim = next(
+            cluster.node_of(stage.peer) for stage in placement.stages if cluster.node_of(stage.peer) is not asked
+        )
+        lines: list[str] = []
+        killed_at = None
+        for line in stream_lines(asked, max_tokens=1500):
+            lines.append(line)
+            if killed_at is None and sum("content" in each for each in lines) == 5:
+                victim.kill()
+                killed_at = time.monotonic()
+        assert killed_at is not None
+        assert time.monotonic() - killed_at < 10
+        data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+        assert data[-1] == "[DONE]"
+        error = json.loads(data[-2])["error"]
+        assert error["code"] == 500, error
+        assert error["type"] == "InternalServerError"
+        chunks = [json.loads(each) for each in data[:-2]]
+        assert all(choice["finish_reason"] is None for chunk in chunks for choice in chunk["choices"])
+        cluster.wait_until_ready()
+        assert ask(asked) == expected
+        survivors = cluster.wait_until_ready().stages
+        assert all(stage.peer != "" and cluster.node_of(stage.peer) is not victim for stage in survivors)
+
+
+def test_a_leader_without_a_stage_killed_while_idle_is_replaced_and_nothing_is_reloaded(
+    cache: Path, tmp_path: Path
+) -> None:
+    with real_cluster(tmp_path, 3, ("--cache", str(cache)), memory=("1GB", "8GB", "8GB")) as cluster:
+        leader = placed_on_followers_only(cluster, stages=2)
+        others = [node for node in cluster.nodes if node is not leader]
+        expected = ask(others[0])
+        stage_pids = [sorted(child.pid for child in node.children()) for node in others]
+        old_epoch = cluster.wait_until_ready().epoch
+        term = others[0].snapshot().term
+        leader.kill()
+        wait_for(
+            "the others have a new leader and see the old one gone",
+            lambda: all(
+                snapshot.leader and snapshot.term > term and len(snapshot.members) == 2
+                for snapshot in (node.snapshot() for node in others)
+            ),
+            timeout_s=10,
+        )
+        placement = cluster.wait_until_ready()
+        assert placement.epoch == old_epoch
+        assert [sorted(child.pid for child in node.children()) for node in others] == stage_pids
+        assert ask(others[0]) == expected
+        assert ask(others[1]) == expected
+
+
+def test_a_killed_stage_process_is_replaced(cache: Path, tmp_path: Path) -> None:
+    with real_cluster(tmp_path, 2, ("--cache", str(cache))) as cluster:
+        placement = cluster.place(min_stages=2)
+        expected = ask(cluster[0])
+        node = cluster.node_of(placement.stages[1].peer)
+        (child,) = node.children()
+        child.send_signal(signal.SIGKILL)
+        wait_for("the stage shows as not ready", lambda: (view := cluster[0].placement()) and view.state != "ready", 10)
+        assert ask(cluster[0]) == expected
