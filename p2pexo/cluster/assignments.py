@@ -8,14 +8,12 @@ from attrs import field, frozen
 
 from networking.transport import Address, PeerId, Sign, Verify
 from p2pexo.cluster.facts import Placements, StageFact
-from p2pexo.cluster.observed import Cluster
+from p2pexo.cluster.observed import LOADED, Cluster
 from p2pexo.ring.plan import Epoch, Placement
 from p2pexo.ring.stage import Endpoint, Neighbours, StagePhase, StageStatus
 
 AssignmentKey = tuple[str, int]
 """(placement id, rank)"""
-
-LOADED = (StagePhase.LISTENING, StagePhase.LINKING, StagePhase.READY, StagePhase.BROKEN)
 
 
 @frozen

@@ -82,7 +82,7 @@ def state_of(cluster: Cluster, placement: Placement) -> tuple[str, str]:
     for rank in ranks:
         if not cluster.is_live(placement.stages[rank].peer):
             return "broken", f"stage {rank} is lost: {placement.stages[rank].peer} left the cluster"
-    facts = [cluster.stage(placement, rank) for rank in ranks]
+    facts = cluster.stages_of(placement)
     for phase, state in ((StagePhase.FAILED, "failed"), (StagePhase.BROKEN, "broken")):
         for rank, fact in enumerate(facts):
             if fact is not None and fact.status.phase is phase and _is_current(fact, phase):

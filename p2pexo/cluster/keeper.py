@@ -10,9 +10,10 @@ from attrs import evolve, frozen
 
 from networking.overlay import Overlay
 from networking.transport import Sign
-from p2pexo.cluster.assignments import LOADED, Assignment, may_join, sign_certificate
+from p2pexo.cluster.assignments import Assignment, may_join, sign_certificate
 from p2pexo.cluster.facts import StageFact, stage_key
 from p2pexo.cluster.fetching import Fetch
+from p2pexo.cluster.observed import LOADED
 from p2pexo.cluster.seams import Stage, StartStage
 from p2pexo.generation.codec import encode
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus

@@ -23,7 +23,8 @@ from p2pexo.cluster.commands import (
 from p2pexo.cluster.facts import Deletion, Placements
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.placement import plan
-from p2pexo.cluster.repair import Memory, Moment, candidates, decide
+from p2pexo.cluster.reforming import candidates
+from p2pexo.cluster.repair import Memory, Moment, decide
 from p2pexo.generation.codec import DecodeError, encode
 from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError
 from p2pexo.models.card import Card

@@ -18,6 +18,8 @@ from p2pexo.ring.stage import StagePhase
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
+LOADED = (StagePhase.LISTENING, StagePhase.LINKING, StagePhase.READY, StagePhase.BROKEN)
+
 StageKey = tuple[str, str, int]
 """(peer, placement id, rank)"""
 
@@ -52,6 +54,14 @@ class Cluster:
         """What the planned peer reports of a stage in the placement's present epoch; None while it reports nothing."""
         fact = self.stages.get((placement.stages[rank].peer, placement.id, rank))
         return fact if fact is not None and fact.placement.epoch == placement.epoch else None
+
+    def stages_of(self, placement: Placement) -> list[StageFact | None]:
+        """By rank."""
+        return [self.stage(placement, rank) for rank in range(len(placement.stages))]
+
+    def is_loaded(self, placement: Placement) -> bool:
+        """Whether all stages have their layers in memory, linked or not."""
+        return all(fact is not None and fact.status.phase in LOADED for fact in self.stages_of(placement))
 
     def is_ready(self, placement: Placement) -> bool:
         return all(self._stage_is_ready(placement, rank) for rank in range(len(placement.stages)))

@@ -19,11 +19,8 @@ class Pending:
 
     placement: Placement
     reason: str
-
-    @property
-    def is_formed_anew(self) -> bool:
-        """True if the ring ran before and lost a stage; those who wait for it have less patience."""
-        return was_formed_anew(self.placement)
+    is_formed_anew: bool = False
+    """True if the ring ran before and lost a stage; those who wait for it have less patience."""
 
 
 @frozen
@@ -53,4 +50,4 @@ def find_route(cluster: Cluster, model: str) -> Route:
         return Ready(best)
     if cluster.placements.trouble_of(best.id) is not None:
         return Stuck(best, reason)
-    return Pending(best, reason)
+    return Pending(best, reason, is_formed_anew=state == "broken" or was_formed_anew(best))

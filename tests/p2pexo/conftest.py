@@ -139,9 +139,10 @@ class PretendedStage:
 class PretendedStore:
     def __init__(self) -> None:
         self.fetched: list[str] = []
+        self.known: tuple[Card, ...] = (CARD,)
 
     def cards(self) -> tuple[Card, ...]:
-        return (CARD,)
+        return self.known
 
     def held(self) -> tuple[str, ...]:
         return tuple(self.fetched)
@@ -181,21 +182,21 @@ class Node:
             merge_payloads=merge_payloads,
             random=Random(name),
         )
-        reporter = Reporter(self.overlay, lambda: self._facts, self.store)
+        self.reporter = Reporter(self.overlay, lambda: self._facts, self.store)
         around = Surroundings(
             overlay=self.overlay,
             fetch=self.store.fetch_slowly,
             start_stage=lambda spec: PretendedStage(spec, rehearsal, name),
             sign=self._sign,
             link_hosts=("127.0.0.1",),
-            models_changed=reporter.models_changed,
+            models_changed=self.reporter.models_changed,
         )
         self.worker = Worker(around, _verify)
-        self.leader = Leader(self.overlay, lambda: {CARD.id: CARD})
+        self.leader = Leader(self.overlay, lambda: {card.id: card for card in self.store.cards()})
         self.control = Control(self.overlay, self.store, cluster_name="desk", open_cluster=False)
         self.host = Host(self.overlay, self.worker.first_stage)
         self.router = Router(self.overlay, self.control, settings)
-        self._duties = (reporter.run, self.worker.run, self.leader.run)
+        self._duties = (self.reporter.run, self.worker.run, self.leader.run)
 
     async def run(self) -> None:
         with self.scope:

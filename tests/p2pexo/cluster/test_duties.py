@@ -5,8 +5,10 @@ import trio
 
 from p2pexo.cluster.commands import DeleteCommand, PlaceCommand, send_command
 from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
+from p2pexo.models.card import Card
 
 MODEL = "owner/model"
+CARD_OF_B = Card("local/mine", "local", "llama", 30, 576, 4096, 100, 300, 320, 1, source="directory:/models/mine")
 
 
 def place(min_stages: int = 1) -> PlaceCommand:
@@ -312,5 +314,43 @@ def test_a_command_outlives_the_leader_it_was_sent_to(rehearse) -> None:
         await desk.remove("a")
         assert await desk.nodes["c"].control.place(place())
         assert desk.leader() is desk.nodes["b"]
+
+    rehearse(story)
+
+
+def test_a_stage_that_keeps_crashing_moves_elsewhere(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", "c", a=1000)
+        await desk.nodes["a"].control.place(place())
+        await desk.until(desk.running)
+        first = desk.running()[0].node
+
+        async def crash_again_and_again() -> None:
+            while True:
+                await desk.until(lambda: any(s.node == first and s.status.phase == "ready" for s in desk.running()))
+                victim = desk.stage_on(first)
+                victim.crash()
+                await desk.until(lambda: victim.ended)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(crash_again_and_again)
+            await desk.until_ready("c" if first == "b" else "b")
+            nursery.cancel_scope.cancel()
+        assert len([stage for stage in desk.stages if stage.node == first]) == 3
+
+    rehearse(story)
+
+
+def test_models_that_only_another_node_knows_are_offered_too(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", a=1000)
+        desk.nodes["b"].store.known = (CARD_OF_B,)
+        desk.nodes["b"].store.fetched = [CARD_OF_B.id]
+        desk.nodes["b"].reporter.models_changed()
+        control = desk.nodes["a"].control
+        await desk.until(lambda: CARD_OF_B in control.cards())
+        assert control.resolve_model("MINE") == CARD_OF_B
+        await control.place(PlaceCommand("mine"))
+        await desk.until_ready("b")
 
     rehearse(story)

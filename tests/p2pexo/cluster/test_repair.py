@@ -4,16 +4,16 @@ import pytest
 from attrs import evolve
 
 from p2pexo.cluster.facts import Deletion, Placements
+from p2pexo.cluster.reforming import candidates
 from p2pexo.cluster.repair import (
     DELETION_KEPT_S,
     LINK_WITHIN_S,
-    MAX_TRIES,
+    MAX_STRIKES,
     STEADY_AFTER_S,
     Decision,
     Memory,
     Moment,
     Trial,
-    candidates,
     decide,
 )
 from p2pexo.ring.plan import Epoch
@@ -112,7 +112,30 @@ def test_repeated_failure_is_backed_off_and_ends_as_failed_with_the_reason(scene
     ended = placements.deletions[0]
     assert "model.safetensors is cut short" in ended.reason
     assert ended.failed is not None
-    assert placements.next_count == 2 + MAX_TRIES
+    assert placements.next_count == 2 + 3
+
+
+def test_links_that_break_again_and_again_are_borne_longer_than_failures(scene) -> None:
+    placements, memory, now = Placements([scene.placement("a", "b")], next_count=2), Memory(), 0.0
+    epochs = 0
+    while placements.placements:
+        facts = [scene.fact(placements.placements[0], rank, StagePhase.BROKEN, reason="reset") for rank in (0, 1)]
+        decision = decide(scene.cluster("ab", placements, facts), memory, at(now))
+        epochs += decision.placements.next_count - placements.next_count
+        placements, memory, now = decision.placements, decision.memory, max(now, min(decision.wake_at, now + 60))
+    assert epochs == MAX_STRIKES
+    assert "reset" in placements.deletions[0].reason
+
+
+def test_machines_that_leave_are_nobodys_fault(scene) -> None:
+    placements, memory = Placements([scene.placement("a", "b")], next_count=2), Memory()
+    for turn in range(50):
+        gone = placements.placements[0].stages[1].peer
+        live = "".join(sorted({"a", "b", "c"} - {gone} | {"a"}))
+        decision = decide(scene.cluster(live, placements), memory, at(0))
+        assert decision.placements.next_count == placements.next_count + 1, turn
+        placements, memory = decision.placements, decision.memory
+    assert placements.deletions == ()
 
 
 def test_a_broken_link_is_formed_anew_on_the_same_machines_once_all_are_loaded(scene) -> None:
@@ -152,13 +175,13 @@ def test_stages_that_never_link_are_formed_anew(scene) -> None:
     assert decide(cluster, waiting.memory, at(waiting.wake_at)).placements.placements[0].epoch == Epoch(4, 2, "a")
 
 
-def test_a_ring_that_stays_ready_gets_its_tries_back(scene) -> None:
+def test_a_ring_that_stays_ready_has_its_strikes_forgotten(scene) -> None:
     placed = Placements([scene.placement("b")], next_count=2)
     cluster = scene.cluster("ab", placed, [scene.fact(placed.placements[0], 0)])
-    just_mended = decide(cluster, Memory({"p1": Trial(tries=2)}), at(100))
-    assert just_mended.memory.trials["p1"].tries == 2
+    just_mended = decide(cluster, Memory({"p1": Trial(strikes=8, tries=2)}), at(100))
+    assert just_mended.memory.trials["p1"].strikes == 8
     assert just_mended.wake_at == 100 + STEADY_AFTER_S
-    assert decide(cluster, just_mended.memory, at(just_mended.wake_at)).memory.trials["p1"].tries == 0
+    assert decide(cluster, just_mended.memory, at(just_mended.wake_at)).memory.trials["p1"].strikes == 0
 
 
 def test_what_workers_report_is_adopted_by_a_leader_that_knows_nothing(scene) -> None:

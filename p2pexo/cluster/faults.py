@@ -1,0 +1,56 @@
+"""What can be wrong with the ring of a placement. Pure."""
+
+from attrs import frozen
+
+from p2pexo.cluster.observed import Cluster
+from p2pexo.ring.plan import Placement
+from p2pexo.ring.stage import StagePhase
+
+FAILED_STAGE_STRIKES, BROKEN_LINK_STRIKES = 4, 1
+"""A stage that failed mostly fails again; links break for passing reasons, such as a node that was restarted."""
+
+
+@frozen
+class Fault:
+    reason: str
+    strikes: int
+    """What it counts against the placement; for one without any, nothing is waited for either."""
+    to_avoid: frozenset[str] = frozenset()
+    """Peers on which the stage failed."""
+
+
+def find_fault(cluster: Cluster, placement: Placement) -> Fault | None:
+    """What keeps the ring from running that won't mend itself: a dead machine, a failed stage, or a broken link."""
+    lost = [stage.peer for stage in placement.stages if not cluster.is_live(stage.peer)]
+    if lost:
+        return Fault(f"{' and '.join(peer[-8:] for peer in lost)} left the cluster", strikes=0)
+    if not all(cluster.is_alive(stage.peer) for stage in placement.stages):
+        return None  # what is about to be lost is lost in a moment
+    return _find_failure(cluster, placement) or _find_broken_link(cluster, placement)
+
+
+def _find_failure(cluster: Cluster, placement: Placement) -> Fault | None:
+    failed = {
+        rank: fact.status.reason
+        for rank, fact in enumerate(cluster.stages_of(placement))
+        if fact is not None and fact.status.phase is StagePhase.FAILED
+    }
+    if not failed:
+        return None
+    reason = "; ".join(f"{_stage(cluster, placement, rank)}: {reason}" for rank, reason in failed.items())
+    return Fault(reason, FAILED_STAGE_STRIKES, frozenset(placement.stages[rank].peer for rank in failed))
+
+
+def _find_broken_link(cluster: Cluster, placement: Placement) -> Fault | None:
+    """Only once all stages are loaded: until then the ring isn't closed anyway."""
+    if not cluster.is_loaded(placement):
+        return None
+    for rank, fact in enumerate(cluster.stages_of(placement)):
+        if fact and fact.status.phase is StagePhase.BROKEN and fact.status.epoch == placement.epoch:
+            reason = f"{_stage(cluster, placement, rank)} lost a link: {fact.status.reason}"
+            return Fault(reason, BROKEN_LINK_STRIKES)
+    return None
+
+
+def _stage(cluster: Cluster, placement: Placement, rank: int) -> str:
+    return f"stage {rank} on {cluster.name_of(placement.stages[rank].peer)}"

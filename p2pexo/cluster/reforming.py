@@ -1,0 +1,91 @@
+"""Where the stages of a broken placement go. Pure."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from attrs import evolve
+
+from p2pexo.cluster.faults import Fault
+from p2pexo.cluster.observed import Cluster
+from p2pexo.cluster.placement import Candidate, by_preference, demand, plan
+from p2pexo.generation.errors import GenerationError, InsufficientMemoryError
+from p2pexo.models.card import Card
+from p2pexo.ring.plan import Placement, StagePlan
+
+
+def form_anew(cluster: Cluster, placement: Placement, fault: Fault) -> tuple[StagePlan, ...]:
+    """Stages for a broken placement, on as many machines as before where there are so many.
+
+    A machine that takes over exactly the lost layers comes first, since the others then keep their weights. Machines to be
+    avoided are used only when there is no other way. Raises GenerationError if the model can't be placed.
+    """
+    lost = {stage.peer for stage in placement.stages if not cluster.is_alive(stage.peer)} | fault.to_avoid
+    if not lost:
+        return placement.stages
+    card = placement.card or cluster.card_of(placement.model)
+    if card is None:
+        raise GenerationError(f"no live node knows the model {placement.model}")
+    machines = candidates(cluster, card, besides=placement)
+    sound = [each for each in machines if each.peer not in fault.to_avoid]
+    substituted = _substitute(card, placement, lost, sound)
+    if substituted is not None:
+        return substituted
+    try:
+        return _plan_again(card, placement, sound)
+    except GenerationError:
+        if len(sound) == len(machines):
+            raise
+        return _plan_again(card, placement, machines)
+
+
+def candidates(cluster: Cluster, card: Card, *, besides: Placement | None = None) -> list[Candidate]:
+    """The machines that are surely there, with what other placements leave free on them.
+
+    A model that is a folder of somebody's can only run where that folder is.
+    """
+    stages = {stage.peer for stage in besides.stages} if besides else set[str]()
+    holders = {peer for peer, fact in cluster.models.items() if card.id in fact.held}
+    able = holders if card.source.startswith("directory:") else cluster.nodes.keys()
+    return [
+        Candidate(
+            peer=peer,
+            name=node.name,
+            budget=node.memory_budget,
+            reserved=cluster.reserved_on(peer, besides=besides.id if besides else ""),
+            dense=node.dense,
+            preference=2 * (peer in stages) + (peer in holders),
+        )
+        for peer, node in sorted(cluster.nodes.items())
+        if cluster.is_alive(peer) and peer in able
+    ]
+
+
+def _substitute(
+    card: Card, placement: Placement, lost: set[str], sound: Sequence[Candidate]
+) -> tuple[StagePlan, ...] | None:
+    """The same ring with a new machine in each lost one's place, or None if there are no machines to take over."""
+    staying = {stage.peer for stage in placement.stages} - lost
+    spare = sorted((each for each in sound if each.peer not in staying), key=by_preference)
+    stages = list(placement.stages)
+    for rank, stage in enumerate(stages):
+        if stage.peer in lost:
+            heir = next((each for each in spare if _needed(card, placement, rank, each) <= each.free), None)
+            if heir is None:
+                return None
+            spare.remove(heir)
+            stages[rank] = evolve(stage, peer=heir.peer, reserved_bytes=_needed(card, placement, rank, heir))
+    return tuple(stages)
+
+
+def _needed(card: Card, placement: Placement, rank: int, machine: Candidate) -> int:
+    stage, is_last = placement.stages[rank], rank == len(placement.stages) - 1
+    layers = stage.end_layer - stage.first_layer
+    return demand(card, machine, placement.precision).of_stage(layers, first=rank == 0, last=is_last)
+
+
+def _plan_again(card: Card, placement: Placement, machines: Sequence[Candidate]) -> tuple[StagePlan, ...]:
+    """As many stages as before, or as many as can be. Raises GenerationError."""
+    for stages in range(min(len(placement.stages), len(machines)), 1, -1):
+        with suppress(InsufficientMemoryError):
+            return plan(card, machines, min_stages=stages, precision=placement.precision)
+    return plan(card, machines, precision=placement.precision)
