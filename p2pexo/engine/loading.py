@@ -53,7 +53,7 @@ def _lazy_layers(files: ModelDirectory, first_layer: int, end_layer: int) -> Fam
 
 
 def _lazy_weights(files: ModelDirectory, model: Any) -> dict[str, mx.array]:
-    assert files.tensors  # reads every header: a shard that is missing or cut is noticed here
+    files.check()
     weights: dict[str, mx.array] = {}
     for shard in files.shards:
         weights |= cast(dict[str, mx.array], mx.load(str(files.path / shard)))

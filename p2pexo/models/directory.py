@@ -54,6 +54,10 @@ class ModelDirectory:
             raise ModelFilesError(f"{index} has no weight_map")
         return tuple(sorted({_plain_name(index, name) for name in cast(Mapping[str, object], names).values()}))
 
+    def check(self) -> None:
+        """Raises ModelFilesError unless all weight files are there, whole, and hold what the index says."""
+        _ = self.tensors
+
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the weight files. Raises ModelFilesError if one is missing or has the wrong length."""

@@ -103,7 +103,7 @@ class Store:
             raise ModelFilesError(
                 f"{card.id} is a directory of another machine ({card.source}); start this node with --model PATH too"
             )
-        assert ModelDirectory(directory).tensors  # reads every header: raises if a file is missing or cut short
+        ModelDirectory(directory).check()
         _write_card(card, directory)
 
     def _complete(self) -> list[Card]:
