@@ -8,6 +8,7 @@ from networking.notices import Warnings
 from networking.transport import PeerId
 from networking.view import Beliefs
 from networking.wire import (
+    MAX_COUNTER,
     PROTOCOL_VERSION,
     Answer,
     Ask,
@@ -303,7 +304,7 @@ class Conversation:
 
     def _defend_life(self, now: float, life: Life) -> None:
         mine = self._documents.life
-        if life.process != mine.process and life > mine:
+        if life.process != mine.process and life > mine and life.incarnation < MAX_COUNTER:
             self._documents.outbid(now, life)
             self._outbox.changed = True
             self.tell_document()

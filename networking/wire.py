@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import orjson
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 from cattrs import BaseValidationError, transform_error
 from cattrs.preconf.orjson import make_converter
 from cattrs.strategies import configure_tagged_union
@@ -18,6 +18,15 @@ from networking.transport import Address, PeerId
 
 PROTOCOL_VERSION = 1
 """Raised when a change can't be understood by ignoring fields; peers of another version are warned about."""
+
+
+MAX_COUNTER = 2**53
+"""No incarnation, version or term is higher: JSON's numbers are exact up to it, and no cluster lives to see it."""
+
+
+def _check_counter(_instance: object, attribute: "Attribute[int]", value: int) -> None:
+    if not 0 <= value <= MAX_COUNTER:
+        raise ValueError(f"{attribute.name} is {value}, outside of 0 to {MAX_COUNTER}")
 
 
 class MalformedMessageError(ValueError):
@@ -32,8 +41,8 @@ class UnknownKindError(MalformedMessageError):
 class Life:
     """One life of a peer. A restart starts a higher incarnation; the random process number tells a restart from a clone."""
 
-    incarnation: int
-    process: int
+    incarnation: int = field(validator=_check_counter)
+    process: int = field(validator=_check_counter)
 
 
 @frozen
@@ -41,7 +50,7 @@ class DocumentVersion:
     """How much of a peer's document somebody holds: every fact of that life up to a version."""
 
     life: Life
-    version: int
+    version: int = field(validator=_check_counter)
 
 
 @frozen
@@ -50,7 +59,7 @@ class Fact:
 
     owner: PeerId
     life: Life
-    version: int
+    version: int = field(validator=_check_counter)
     key: str
     value: bytes | None
     volatile: bool = False
@@ -98,8 +107,8 @@ class Delta:
 
     owner: PeerId
     life: Life
-    after: int
-    up_to: int
+    after: int = field(validator=_check_counter)
+    up_to: int = field(validator=_check_counter)
     facts: tuple[SignedFact, ...]
 
 
@@ -147,8 +156,8 @@ class MemberFact:
 class Claim:
     """A peer's claim to lead: its term, the members behind it, and what the leader tells everyone. One atomic fact."""
 
-    term: int
-    members: int
+    term: int = field(validator=_check_counter)
+    members: int = field(validator=_check_counter)
     payload: bytes = b""
     merged: dict[PeerId, int] = field(factory=dict[PeerId, int])
     """Claims of others that it replaces, by the version of the fact: what they carried is in its payload."""

@@ -86,3 +86,9 @@ def test_what_is_no_message_is_refused(data):
 def test_an_unknown_kind_is_told_apart():
     with pytest.raises(UnknownKindError, match="Serenade"):
         decode(b'{"kind": "Serenade"}')
+
+
+@pytest.mark.parametrize("number", ["-1", "9007199254740993", "1e300", "null", '"x"'])
+def test_a_count_that_nothing_can_be_added_to_is_refused(number):
+    with pytest.raises(MalformedMessageError):
+        decode_claim(b'{"term": %s, "members": 1}' % number.encode())

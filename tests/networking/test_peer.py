@@ -1,0 +1,174 @@
+from random import Random
+from typing import TypeVar
+
+import orjson
+import pytest
+
+from networking.actions import Broadcast, Save, SavedState, Send, Warn
+from networking.peer import Peer, PeerSettings
+from networking.simulation import join_payloads, sign_as, verify
+from networking.transport import Address, PeerId
+from networking.wire import (
+    Answer,
+    Ask,
+    Claim,
+    Delta,
+    Digest,
+    DocumentVersion,
+    Duplicate,
+    Fact,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Life,
+    SignedFact,
+    encode,
+    encode_value,
+)
+
+A, B = PeerId("a"), PeerId("b")
+
+
+def peer(me=A, *, saved=None, merge=join_payloads, check=verify):
+    subject = Peer(
+        me,
+        process=1,
+        saved=saved or SavedState(),
+        sign=sign_as(me),
+        verify=check,
+        merge_payloads=merge,
+        settings=PeerSettings(),
+    )
+    return subject, subject.start(0.0, [Address("/dns/a/tcp/1")])
+
+
+def run(subject, seconds, since=0.0):
+    """Ticks; all actions they cause."""
+    actions = []
+    for number in range(1, round(seconds * 4) + 1):
+        actions += subject.tick(since + number / 4)
+    return actions
+
+
+T = TypeVar("T")
+
+
+def of_kind(kind: type[T], actions) -> list[T]:
+    return [each for each in actions if isinstance(each, kind)]
+
+
+def messages(kind: type[T], actions) -> list[T]:
+    return of_kind(kind, [each.message for each in actions if isinstance(each, (Send, Broadcast))])
+
+
+def test_each_start_is_a_new_life_that_is_saved_before_anything_else():
+    _, actions = peer(saved=SavedState(incarnation=4, term=7, seniority=2))
+    assert actions[0] == Save(SavedState(5, 7, 2))
+    assert messages(Delta, actions)[0].life == Life(5, 1)
+
+
+def test_alone_it_becomes_a_cluster_of_one_above_its_own_past():
+    subject, _ = peer(saved=SavedState(incarnation=4, term=7, seniority=2))
+    actions = run(subject, 4)
+    view = subject.view()
+    assert (view.leader, view.term, view.members[0].seniority) == (A, 8, 3)
+    assert of_kind(Save, actions)[-1] == Save(SavedState(5, 8, 3))
+
+
+def test_a_connection_is_greeted_and_has_a_heartbeat_each_second():
+    subject, _ = peer()
+    assert messages(Hello, subject.connected(0.0, 1, B, outbound=True))
+    subject.received(0.0, 1, encode(Hello(1, Life(1, 2))))
+    assert len(messages(Heartbeat, run(subject, 3))) == 3
+
+
+def test_a_fact_that_did_not_change_is_not_told_again():
+    subject, _ = peer()
+    assert len(of_kind(Broadcast, subject.set_fact(0.0, "key", b"1"))) == 1
+    assert subject.set_fact(0.1, "key", b"1") == []
+    assert of_kind(Broadcast, subject.delete_fact(0.2, "key"))
+    assert of_kind(Broadcast, subject.delete_fact(0.3, "key")) == []
+
+
+def test_volatile_facts_go_out_merged_and_seldom():
+    subject, _ = peer()
+    run(subject, 1)
+    sent = []
+    for second in range(1, 11):
+        for key in ("load", "memory"):
+            assert not of_kind(Broadcast, subject.set_fact(second, key, str(second).encode(), volatile=True))
+        assert subject.view().facts[A]["load"] == str(second).encode()
+        sent += [each for each in messages(Delta, run(subject, 1, since=second)) if len(each.facts) == 2]
+    assert 4 <= len(sent) <= 6
+
+
+def test_a_payload_that_cannot_be_merged_costs_nobody_the_leader():
+    def fail(payloads):
+        raise ValueError("another version")
+
+    subject, _ = peer(merge=fail)
+    claim = encode_value(Claim(5, 1, b"placed"))
+    body = encode_value(Fact(B, Life(1, 2), 1, ".claim", claim)).decode()
+    fact = SignedFact(body, sign_as(B)(body.encode()))
+    subject.gossip_received(0.0, encode(Delta(B, Life(1, 2), 0, 1, (fact,))))
+    actions = run(subject, 4)
+    assert (subject.view().term, subject.view().payload) == (6, b"placed")
+    assert "another version" in of_kind(Warn, actions)[0].text
+
+
+def test_after_goodbye_it_says_nothing_more():
+    subject, _ = peer()
+    subject.connected(0.0, 1, B, outbound=True)
+    assert messages(Goodbye, subject.leave(1.0))
+    assert run(subject, 5, since=1.0) == []
+    assert subject.received(7.0, 1, encode(Hello(1, Life(1, 2)))) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_message_whatever_is_in_it_stops_a_peer(seed):
+    random = Random(seed)
+    subject, _ = peer(check=lambda *_: True)
+    now = 0.0
+    for number in range(1500):
+        now += random.choice([0.0, 0.01, 0.3])
+        if number % 50 == 0:
+            subject.disconnected(now, number - 50)
+            subject.connected(now, number, random.choice([A, B]), outbound=True)
+            subject.received(now, number, encode(Hello(1, Life(1, 2))))
+        data = orjson.dumps(garbled(random, orjson.loads(encode(any_message(random)))))
+        if random.random() < 0.3:
+            subject.gossip_received(now, data)
+        else:
+            subject.received(now, number // 50 * 50, data)
+        subject.tick(now)
+        subject.view()
+    assert subject.dropped
+
+
+def any_message(random):
+    life = Life(random.choice([1, 1, 5, 2**53]), 2)
+    value = random.choice([None, b"", b"{}", encode_value(Claim(3, 1)), b'{"term": 1e99, "members": -1}'])
+    fact = Fact(B, life, random.choice([1, 2, 2**50]), random.choice([".claim", ".member", "key"]), value)
+    signed = SignedFact(encode_value(fact).decode(), b"signature")
+    return random.choice(
+        [
+            Hello(1, life),
+            Heartbeat("00", 3),
+            Digest({A: DocumentVersion(life, 3), B: DocumentVersion(life, 1)}, answer=True),
+            Delta(random.choice([A, B]), life, random.choice([0, 1]), random.choice([0, 3, 2**50]), (signed,) * 2),
+            Ask(B),
+            Answer(B, 2, 1.0),
+            Duplicate(3),
+            Goodbye(),
+        ]
+    )
+
+
+def garbled(random, value):
+    if random.random() < 0.1:
+        return random.choice([None, -1, 2**63, 1.5, "", "text", [], {}, True, {"life": 1}])
+    if isinstance(value, dict):
+        return {key: garbled(random, each) if key != "kind" else each for key, each in value.items()}
+    if isinstance(value, list):
+        return [garbled(random, each) for each in value]
+    return value
