@@ -99,10 +99,10 @@ class Libp2pTransport:
         self._refuse_when_started("run")
         check_free(self._listen)
         self._listener = listener
-        services = trio.CancelScope(shield=True)  # they end after the goodbyes, not with the caller's cancellation
+        services = trio.CancelScope()
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._serve, services)
             try:
+                await nursery.start(self._serve, services)
                 task_status.started()
                 await trio.sleep_forever()
             finally:
@@ -138,6 +138,8 @@ class Libp2pTransport:
                 self._bound = tuple(Address(str(address)) for address in cast(Any, host).get_transport_addrs())
                 if len(self._bound) < len(listen):
                     raise TransportError(f"of {list(self._listen)}, only {list(self._bound)} could be listened on")
+                await trio.lowlevel.checkpoint_if_cancelled()
+                services.shield = True  # once up, they end after the goodbyes, not with the caller's cancellation
                 self._host, self._gossip = host, gossip
                 task_status.started()
                 await trio.sleep_forever()

@@ -311,6 +311,16 @@ def test_a_peer_that_stops_says_goodbye(tmp_path: Path) -> None:
     on_peers(tmp_path, test)
 
 
+def test_a_transport_that_is_cancelled_while_it_starts_ends(tmp_path: Path) -> None:
+    async def main() -> None:
+        transport = Libp2pTransport(Identity.load(tmp_path), CLUSTER, [LOOPBACK])
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await transport.run(Listener())
+
+    trio.run(main)
+
+
 def test_the_same_identity_comes_back_at_once(tmp_path: Path) -> None:
     async def test(start: Start) -> None:
         a, b = await start("a"), await start("b")
