@@ -1,7 +1,8 @@
 """The seam between a stage and its neighbours. ``tls_links`` implements it; an ``mx.distributed`` kind can come beside it.
 
 A stage sends to the next one and hears from the previous one. It never waits for either: what happens on the links is
-posted to it as ``LinkEvent``s, each with the epoch it belongs to, so that news of a ring that is gone can be told apart.
+posted to it as ``LinkEvent``s, each with the very ``Neighbours`` object it was told to join, so that news of links that
+have been given up can be told apart.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from typing import Protocol
 from attrs import frozen
 
 from p2pexo.ring.messages import Frame, Message
-from p2pexo.ring.plan import Epoch
 from p2pexo.ring.stage import Endpoint, Neighbours
 
 
@@ -20,9 +20,9 @@ class LinkError(Exception):
 
 @frozen
 class Linked:
-    """Both links of this epoch stand."""
+    """Both links stand."""
 
-    epoch: Epoch
+    neighbours: Neighbours
     description: str
     """How the next stage is reached; for people."""
 
@@ -31,13 +31,13 @@ class Linked:
 class LinkDelayed:
     """Not linked yet, and why; attempts go on."""
 
-    epoch: Epoch
+    neighbours: Neighbours
     reason: str
 
 
 @frozen
 class LinkLost:
-    epoch: Epoch
+    neighbours: Neighbours
     reason: str
 
 
@@ -45,7 +45,7 @@ class LinkLost:
 class Arrived:
     """A frame from the previous stage."""
 
-    epoch: Epoch
+    neighbours: Neighbours
     frame: Frame
 
 

@@ -21,6 +21,7 @@ from p2pexo.ring.control import Cancel, Command, Happened, Join, Report, Start, 
 from p2pexo.ring.engines import StageEngine, find_kit
 from p2pexo.ring.links import Arrived, LinkDelayed, Linked, LinkError, LinkEvent, LinkLost, Links
 from p2pexo.ring.messages import Frame, Step
+from p2pexo.ring.plan import Epoch
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
 from p2pexo.ring.tls_links import TlsLinks
 
@@ -42,6 +43,8 @@ class StageLoop:
         self._report = report
         self._inbox: queue.SimpleQueue[Message] = inbox
         self._status = StageStatus(StagePhase.STARTING)
+        self._neighbours: Neighbours | None = None
+        """Of the links that stand or are being made; None if there are none."""
         self._engine, self._conductor, self._links = self._load(start.engine)
 
     def run(self) -> None:
@@ -82,7 +85,7 @@ class StageLoop:
                 if self._conductor:
                     self._conductor.cancel(call)
             case Linked() | LinkDelayed() | LinkLost() | Arrived():
-                if message.epoch == self._status.epoch and self._status.phase is not StagePhase.BROKEN:
+                if message.neighbours is self._neighbours:
                     self._handle_link(message)
             case BatchResult():
                 self._apply(message)
@@ -103,7 +106,7 @@ class StageLoop:
 
     def _join(self, neighbours: Neighbours | None) -> None:
         epoch = neighbours.epoch if neighbours else self._spec.placement.epoch
-        if self._status.epoch is not None and epoch <= self._status.epoch:
+        if not self._may_join(epoch):
             _logger.warning("told to join an epoch that is over", epoch=str(epoch), joined=str(self._status.epoch))
             return
         self._drop_caches(RingBrokenError(f"the ring is formed anew, as epoch {epoch}"))
@@ -111,7 +114,13 @@ class StageLoop:
             self._change(phase=StagePhase.READY, epoch=epoch, reason="")
         else:
             self._change(phase=StagePhase.LINKING, epoch=epoch, reason="", link="")
+            self._neighbours = neighbours
             self._link(self._links, neighbours)
+
+    def _may_join(self, epoch: Epoch) -> bool:
+        """Each epoch once. But while it is still linking, a neighbour may have been replaced."""
+        joined = self._status.epoch
+        return joined is None or epoch > joined or (epoch == joined and self._status.phase is StagePhase.LINKING)
 
     def _link(self, links: Links, neighbours: Neighbours) -> None:
         try:
@@ -181,6 +190,7 @@ class StageLoop:
 
     def _drop_caches(self, error: GenerationError) -> None:
         """Leave the ring, keep the weights."""
+        self._neighbours = None
         if self._links:
             self._links.drop()
         self._engine.clear()

@@ -69,11 +69,10 @@ class TlsLinks:
 
 
 class _Pair:
-    """The links of one epoch. Once closed it stays closed, and what it still posts is known by its epoch to be stale."""
+    """The links of one ``join``. Once closed it stays closed; what it still posts is known by its neighbours to be stale."""
 
     def __init__(self, neighbours: Neighbours, hello: Hello, credentials: Credentials, post: Post) -> None:
         self._neighbours = neighbours
-        self._epoch = neighbours.epoch
         self._hello = hello
         self._client_context = credentials.client_context(neighbours.next_certificate)
         self._server_context = credentials.server_context(neighbours.previous_certificate)
@@ -128,7 +127,7 @@ class _Pair:
                     self._keep_outgoing(outgoing)
                     return
             if retry_s == _LONGEST_RETRY_S:  # before that, the next stage may only not have been told of us yet
-                self._post(LinkDelayed(self._epoch, "; ".join(reasons) or "no address of the next stage is known"))
+                self._post(LinkDelayed(self._neighbours, "; ".join(reasons) or "no address of the next stage is known"))
             self._closed.wait(retry_s)
             retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
 
@@ -158,15 +157,15 @@ class _Pair:
             if self._closed.is_set() or self._is_linked or incoming is None or self._outgoing is None:
                 return
             self._is_linked = True
-        self._post(Linked(self._epoch, self._description))
+        self._post(Linked(self._neighbours, self._description))
         _start_thread("hear previous", self._hear, incoming)
 
     def _hear(self, incoming: TlsIncoming) -> None:
         try:
             while True:
-                self._post(Arrived(self._epoch, incoming.receive()))
+                self._post(Arrived(self._neighbours, incoming.receive()))
         except LinkError as error:
-            self._post(LinkLost(self._epoch, str(error)))
+            self._post(LinkLost(self._neighbours, str(error)))
         finally:
             incoming.close()
 
@@ -174,14 +173,14 @@ class _Pair:
         try:
             outgoing.watch()
         except LinkError as error:
-            self._post(LinkLost(self._epoch, str(error)))
+            self._post(LinkLost(self._neighbours, str(error)))
         finally:
             outgoing.close()
 
     def _log_refusal(self, error: LinkError) -> None:
         self._refusals += 1
         if self._refusals <= _LOGGED_REFUSALS:
-            _logger.warning("link refused", reason=str(error), epoch=str(self._epoch))
+            _logger.warning("link refused", reason=str(error), epoch=str(self._neighbours.epoch))
 
 
 def _start_thread(name: str, target: Callable[..., None], *args: object) -> None:

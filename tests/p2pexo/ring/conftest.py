@@ -29,16 +29,6 @@ def make_placement(layers: int, stages: int, *, precision: str = "auto") -> Plac
     return Placement("p1", "test/model", "r1", epoch(1), plans, precision=precision)
 
 
-async def wait_for(process: StageProcess, *phases: StagePhase) -> StageStatus:
-    with trio.fail_after(30):
-        async for status in process.statuses():
-            if status.phase in phases:
-                return status
-            if status.phase is StagePhase.FAILED:
-                break
-    raise AssertionError(f"the stage never became {phases}: {process.status}")
-
-
 @define
 class Ring:
     processes: list[StageProcess]
@@ -56,17 +46,27 @@ class Ring:
         self.processes[rank] = StageProcess(self.processes[rank].spec, name=f"stage {rank}", engine=engine)
         await self.start(rank)
 
+    async def wait(self, rank: int, *phases: StagePhase, count: int | None = None) -> StageStatus:
+        """Until the stage is in one of the phases, and in the epoch of that count if one is given."""
+        with trio.fail_after(30):
+            async for status in self.processes[rank].statuses():
+                if status.phase in phases and count in (None, status.epoch and status.epoch.count):
+                    return status
+        raise AssertionError(f"the stage ended before it was {phases}: {self.processes[rank].status}")
+
+    async def tell(self, count: int, *ranks: int) -> None:
+        """Tell these stages their neighbours in an epoch, once all are loaded."""
+        loaded = (StagePhase.LISTENING, StagePhase.LINKING, StagePhase.READY, StagePhase.BROKEN)
+        statuses = [await self.wait(rank, *loaded) for rank in range(len(self.processes))]
+        for rank in ranks:
+            await self.processes[rank].join(neighbours_of(rank, statuses, epoch(count)))
+
     async def form(self, count: int) -> None:
         """Tell all stages their neighbours in an epoch; wait until all are ready."""
-        ready = (StagePhase.LISTENING, StagePhase.BROKEN, StagePhase.READY)
-        statuses = [await wait_for(each, *ready) for each in self.processes]
-        for rank, process in enumerate(self.processes):
-            await process.join(neighbours_of(rank, statuses, epoch(count)))
-        for process in self.processes:
-            with trio.fail_after(30):
-                async for status in process.statuses():
-                    if status.phase is StagePhase.READY and status.epoch == epoch(count):
-                        break
+        ranks = range(len(self.processes))
+        await self.tell(count, *ranks)
+        for rank in ranks:
+            await self.wait(rank, StagePhase.READY, count=count)
 
     async def ask(self, request: Request) -> list[Event]:
         with trio.fail_after(30):

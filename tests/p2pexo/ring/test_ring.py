@@ -6,8 +6,9 @@ import signal
 import trio
 
 from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Progress, Started, Waiting
+from p2pexo.ring.plan import Epoch
 from p2pexo.ring.scripted import Script
-from p2pexo.ring.stage import StagePhase
+from p2pexo.ring.stage import Neighbours, StagePhase
 
 
 def test_the_answer_is_the_same_for_any_number_of_stages(ring_of, request_for, tokens_in):
@@ -129,11 +130,8 @@ def test_a_killed_stage_breaks_the_ring_and_a_fresh_one_mends_it(ring_of, reques
                         os.kill(ring.processes[1].pid, signal.SIGKILL)
             last = seen[-1]
             assert isinstance(last, Failed) and last.error.kind == "ring_broken"
-            for process in survivors:
-                with trio.fail_after(10):
-                    async for status in process.statuses():
-                        if status.phase is StagePhase.BROKEN:
-                            break
+            for rank in (0, 2):
+                await ring.wait(rank, StagePhase.BROKEN)
             with trio.fail_after(10):
                 *_, dead = [status async for status in ring.processes[1].statuses()]
             assert (dead.phase, "SIGKILL" in dead.reason) == (StagePhase.FAILED, True)
@@ -201,5 +199,29 @@ def test_a_context_that_is_full_ends_the_answer(ring_of, request_for, tokens_in)
         async with ring_of(1, Script(context_length=30)) as ring:
             events = await ring.ask(request_for("hello", max_tokens=None))
             assert (events[-1].reason, len(tokens_in(events))) == (FinishReason.LENGTH, 25)
+
+    trio.run(main)
+
+
+def test_a_neighbour_that_is_replaced_while_the_ring_forms_is_linked_in_the_same_epoch(ring_of, request_for):
+    async def main():
+        async with ring_of(3, form=False) as ring:
+            await ring.tell(1, 0, 2)
+            for rank in (0, 2):
+                await ring.wait(rank, StagePhase.LINKING)
+            os.kill(ring.processes[1].pid, signal.SIGKILL)
+            await ring.replace(1)
+            await ring.form(1)
+            assert isinstance((await ring.ask(request_for("hello")))[-1], Finished)
+
+    trio.run(main)
+
+
+def test_a_ring_of_one_follows_its_epochs(ring_of, request_for):
+    async def main():
+        async with ring_of(1) as ring:
+            await ring.first.join(Neighbours(Epoch(1, 5, "leader"), "", "", ()))
+            await ring.wait(0, StagePhase.READY, count=5)
+            assert isinstance((await ring.ask(request_for("hello")))[-1], Finished)
 
     trio.run(main)
