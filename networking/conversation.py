@@ -87,6 +87,12 @@ class Conversation:
             self.close(link)
         self._settle_contests(now)
 
+    def ask_about_strangers(self) -> None:
+        """Whose documents are held, but who can't be reached from here: perhaps others hear them."""
+        for owner in self._documents.owners:
+            if owner != self._me and not self._membership.is_member(owner):
+                self._ask_others(owner)
+
     def beat(self) -> None:
         heartbeat = Heartbeat(self._versions(), self._documents.version, self._membership.strain)
         for link in self._links:
@@ -189,8 +195,9 @@ class Conversation:
         self.close(link, after_sending=True)
 
     def _accept(self, now: float, link: Link) -> None:
+        # What it sent while it was contested was not listened to, its digest among it.
+        self._outbox.send(link.connection, self._digest_for(link, answer=link.contested_since is not None))
         link.contested_since = None
-        self._outbox.send(link.connection, self._digest_for(link))
         if any(each.joined for each in self._links.accepted_of(link.peer)):
             self._join(now, link)  # a second connection of a member
         for surplus in self._links.surplus(now, link.peer):
@@ -260,7 +267,7 @@ class Conversation:
     def _on_answer(self, now: float, answer: Answer) -> None:
         reached = self._documents.reached(answer.about)
         if answer.age_s is not None and reached is not None and reached.life.process == answer.process:
-            self._membership.vouch(now, answer.about, answer.age_s)
+            self.carry_out(self._membership.vouch(now, answer.about, answer.age_s))
 
     # What everyone knows.
 

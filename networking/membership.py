@@ -150,11 +150,16 @@ class Membership:
         """A peer said goodbye."""
         return [self._bury(peer)] if peer in self._members else []
 
-    def vouch(self, now: float, peer: PeerId, age_s: float) -> None:
-        """Another member heard the peer ``age_s`` seconds ago."""
-        member = self._members.get(peer)
-        if member is not None:
-            member.vouched_at = max(member.vouched_at, now - max(age_s, 0.0))
+    def vouch(self, now: float, peer: PeerId, age_s: float) -> list[Verdict]:
+        """Another member heard the peer ``age_s`` seconds ago: reason enough to count it as a suspect, even if it was never met."""
+        age_s = max(age_s, 0.0)
+        if peer in self._members:
+            self._members[peer].vouched_at = max(self._members[peer].vouched_at, now - age_s)
+        elif age_s < self._settings.vouch_lasts_s:
+            never = float("-inf")
+            self._members[peer] = _Member(never, suspected=True, closed_at=never, vouched_at=now - age_s)
+            return [Suspected(peer)]
+        return []
 
     def tick(self, now: float) -> list[Verdict]:
         self._mind_own_clock(now)

@@ -171,9 +171,13 @@ class SimulatedCluster:
         """The node that the first running one takes for the leader."""
         return self.node(self.running[0].view.leader)
 
-    async def add(self, peer: str, *, host: str | None = None, may_lead: bool = True) -> SimulatedNode:
-        """Start one more node; ``host`` sets the machine apart if two have one peer id."""
+    async def add(
+        self, peer: str, *, host: str | None = None, may_lead: bool = True, cut_from: Sequence[SimulatedNode] = ()
+    ) -> SimulatedNode:
+        """Start one more node; ``host`` sets the machine apart if two have one peer id, ``cut_from`` it can't reach."""
         node = SimulatedNode(self, PeerId(peer), Address(f"/dns/{host or peer}/tcp/1"), may_lead=may_lead)
+        for other in cut_from:
+            self.network.cut(node.address, other.address)
         self.nodes.append(node)
         await node.start()
         return node

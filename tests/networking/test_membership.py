@@ -166,3 +166,12 @@ def test_peers_are_judged_one_by_one():
     watch.note(watch.membership.joined(0.0, 2, B))
     watch.run(8, heartbeats=[2])
     assert watch.membership.states == {B: MemberState.ALIVE}
+
+
+def test_whom_others_hear_is_a_suspect_even_if_it_was_never_met():
+    watch = joined(1)
+    assert watch.membership.vouch(0.0, B, age_s=60.0) == []
+    assert watch.membership.vouch(0.0, B, age_s=0.5) == [Suspected(B)]
+    assert watch.membership.states[B] is MemberState.SUSPECT
+    watch.run(3, heartbeats=[1])
+    assert watch.membership.states == {A: MemberState.ALIVE}

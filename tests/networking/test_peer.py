@@ -172,3 +172,13 @@ def garbled(random, value):
     if isinstance(value, list):
         return [garbled(random, each) for each in value]
     return value
+
+
+def test_a_restart_that_was_taken_for_a_clone_at_first_is_asked_for_all_it_said():
+    subject, _ = peer()
+    for connection, process in ((1, 2), (2, 3)):
+        subject.connected(0.0, connection, B, outbound=True)
+        subject.received(0.0, connection, encode(Hello(1, Life(1, process))))
+    assert subject.received(0.1, 2, encode(Digest({B: DocumentVersion(Life(1, 3), 1)}))) == []
+    asked = [each for each in run(subject, 4) if isinstance(each, Send) and each.connection == 2]
+    assert [each.answer for each in messages(Digest, asked)] == [True]

@@ -203,6 +203,18 @@ def test_a_member_that_two_others_cannot_both_reach_stays_one_for_both(seed):
 
 
 @seeds
+def test_two_that_never_met_agree_on_who_leads_if_a_third_hears_both(seed):
+    async def story(cluster):
+        hub, other = cluster.nodes
+        late = await cluster.add("late", host="late", cut_from=[Random(seed).choice([hub, other])])
+        await trio.sleep(20)
+        assert {leadership(node.view) for node in cluster.nodes} == {leadership(late.view)}
+        assert all(len(node.view.members) == 3 for node in cluster.nodes)
+
+    in_cluster(seed, 2, story)
+
+
+@seeds
 def test_who_leaves_is_gone_at_once(seed):
     async def story(cluster):
         leader = cluster.leader
