@@ -12,9 +12,7 @@ from p2pexo.ring.stage import StagePhase
 NODE = NodeFacts("mini", "Apple M4, 16 GB", "1.0", "gpu", 16, 12, 8, "http://mini:52415", ("10.0.0.1",))
 
 
-def view(
-    nodes: dict[str, NodeFacts], placements: Placements = Placements(), stages: tuple[StageFact, ...] = ()
-) -> View:
+def view(nodes: dict[str, NodeFacts], placements: Placements | None = None, stages: tuple[StageFact, ...] = ()) -> View:
     facts: dict[PeerId, dict[str, bytes]] = {PeerId(peer): {NODE_KEY: encode(node)} for peer, node in nodes.items()}
     for fact in stages:
         facts[PeerId(fact.placement.stages[fact.rank].peer)][stage_key(fact.placement.id, fact.rank)] = encode(fact)
@@ -22,7 +20,7 @@ def view(
         Member(PeerId(peer), MemberState.ALIVE, index, (Address("/ip4/10.0.0.1/tcp/1"),))
         for index, peer in enumerate(nodes)
     )
-    return View(PeerId("a"), members, PeerId("a"), 3, encode(placements), facts, ("from below",))
+    return View(PeerId("a"), members, PeerId("a"), 3, encode(placements or Placements()), facts, ("from below",))
 
 
 def test_a_snapshot_shows_members_placements_and_stages(scene) -> None:

@@ -330,7 +330,7 @@ def test_a_stage_that_keeps_crashing_moves_elsewhere(rehearse) -> None:
                 await desk.until(lambda: any(s.node == first and s.status.phase == "ready" for s in desk.running()))
                 victim = desk.stage_on(first)
                 victim.crash()
-                await desk.until(lambda: victim.ended)
+                await desk.until(lambda victim=victim: victim.ended)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(crash_again_and_again)
