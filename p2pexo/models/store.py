@@ -101,7 +101,7 @@ class Store:
             self._hub.download(card, directory, progress)
         else:
             raise ModelFilesError(
-                f"{card.id} is a directory of another machine ({card.source}); start this node with --model PATH too"
+                f"{card.id} is a directory of another machine ({card.source}); start this node with --model-dir PATH, too"
             )
         ModelDirectory(directory).check()
         _write_card(card, directory)

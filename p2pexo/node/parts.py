@@ -117,7 +117,7 @@ class Node:
         log.info("serving", url=self._api_url)
         for duty in (self._reporter.run, self._leader.run, self._worker.run):
             duties.start_soon(duty)
-        if self.settings.mdns:
+        if self.settings.mdns and not is_loopback_only(self.settings):
             duties.start_soon(self._discovery().run)
 
     def _measure(self) -> NodeFacts:
@@ -186,8 +186,11 @@ def access_rules(settings: NodeSettings) -> AccessRules:
 
 def stage_hosts(settings: NodeSettings) -> tuple[str, ...]:
     """A node that others can reach on loopback alone links its stages there, too."""
-    loopback = all(address.startswith(("/ip4/127.", "/ip6/::1/")) for address in settings.listen_addresses)
-    return link_hosts(loopback_only=loopback)
+    return link_hosts(loopback_only=is_loopback_only(settings))
+
+
+def is_loopback_only(settings: NodeSettings) -> bool:
+    return all(address.startswith(("/ip4/127.", "/ip6/::1/")) for address in settings.listen_addresses)
 
 
 def is_dense(precision: str) -> bool:
