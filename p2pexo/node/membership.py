@@ -1,7 +1,6 @@
 """Which cluster a node belongs to: the one it is told, else the one kept in its home, else a new one of its own."""
 
 import secrets
-from pathlib import Path
 
 from networking.ticket import Cluster, Ticket, load_cluster, save_cluster
 from p2pexo.node.settings import NodeSettings
@@ -38,7 +37,3 @@ def _new_name(settings: NodeSettings) -> str:
 def read_ticket(settings: NodeSettings) -> Ticket | None:
     """Raises TicketError if what follows ``--join`` is none."""
     return Ticket.parse(settings.join) if settings.join else None
-
-
-def home_of(path: Path) -> Path:
-    return path.expanduser().absolute()

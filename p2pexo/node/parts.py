@@ -111,9 +111,10 @@ class Node:
             blas=self._blas.name,
             blas_cost=self._blas.cost,
         )
-        self._api_url = await serving.start(
+        url: str = await serving.start(
             partial(serve, self._app, host=self.settings.api_host, port=self.settings.api_port)
         )
+        self._api_url = reachable_url(url, stage_hosts(self.settings))
         log.info("serving", url=self._api_url)
         for duty in (self._reporter.run, self._leader.run, self._worker.run):
             duties.start_soon(duty)
@@ -182,6 +183,12 @@ def access_rules(settings: NodeSettings) -> AccessRules:
         allowed_origins=settings.allow_origins,
         api_key=settings.api_key,
     )
+
+
+def reachable_url(url: str, hosts: tuple[str, ...]) -> str:
+    """Where others find an API that listens on all addresses: at the first of this machine's own."""
+    host = f"[{hosts[0]}]" if ":" in hosts[0] else hosts[0]
+    return url.replace("//0.0.0.0:", f"//{host}:").replace("//[::]:", f"//{host}:")
 
 
 def stage_hosts(settings: NodeSettings) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ def test_two_directories_of_one_name_are_refused(local: Path, tmp_path: Path) ->
 
 def test_another_machines_directory_cannot_be_fetched_and_the_error_says_what_to_do(tmp_path: Path) -> None:
     card = evolve(EMBEDDED, id="local/there", source="directory:/there", revision="local")
-    with pytest.raises(ModelFilesError, match="--model PATH"):
+    with pytest.raises(ModelFilesError, match="--model-dir PATH"):
         Store(tmp_path).fetch(card)
 
 
