@@ -30,7 +30,7 @@ class MembershipSettings:
     """Silence that makes a suspect: above a heartbeat, a pause of 2 s and some delay. Lowered, pauses become suspicions."""
     dead_after_s: float = 5.0
     """Silence that means death. Raised, a silent peer blocks longer; lowered, a busy one is given up."""
-    closed_grace_s: float = 1.0
+    closed_grace_s: float = 0.9
     """From a closed connection to death. Raised, crashes are noticed later; lowered, a short cut in the network is a death."""
     vouch_lasts_s: float = 2.5
     """How long another member's word counts. Raised, a crash may be noticed late; lowered, one lost answer is a death."""
