@@ -110,7 +110,7 @@ def _tend(cluster: Cluster, placement: Placement, trial: Trial, at: Moment) -> t
 
 
 def _find_delay(trial: Trial, now: float) -> Fault | None:
-    if trial.loaded_since is None or now - trial.loaded_since < LINK_WITHIN_S:
+    if trial.loaded_since is None or now < trial.loaded_since + LINK_WITHIN_S:
         return None
     return Fault(f"the stages did not link within {LINK_WITHIN_S:g} s", BROKEN_LINK_STRIKES)
 
@@ -139,7 +139,7 @@ def _steadied(trial: Trial, now: float) -> tuple[Trial, float]:
         return trial, trial.loaded_since + LINK_WITHIN_S
     if trial.ready_since is None or trial.tries == 0:
         return trial, inf
-    if now - trial.ready_since >= STEADY_AFTER_S:
+    if now >= trial.ready_since + STEADY_AFTER_S:
         return Trial(ready_since=trial.ready_since), inf
     return trial, trial.ready_since + STEADY_AFTER_S
 
@@ -149,7 +149,7 @@ def _forget_old_deletions(
 ) -> tuple[Placements, dict[str, float], float]:
     """Drop deletions this leader has held for long enough; wall clocks of several leaders are never compared."""
     ages = {each.placement_id: seen.get(each.placement_id, now) for each in placements.deletions}
-    kept = {each: since for each, since in ages.items() if now - since < DELETION_KEPT_S}
+    kept = {each: since for each, since in ages.items() if now < since + DELETION_KEPT_S}
     if len(kept) < len(ages):
         placements = evolve(placements, deletions=[each for each in placements.deletions if each.placement_id in kept])
     return placements, kept, min((since + DELETION_KEPT_S for since in kept.values()), default=inf)

@@ -2,6 +2,8 @@ from math import inf
 
 import pytest
 from attrs import evolve
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from p2pexo.cluster.facts import Deletion, Placements
 from p2pexo.cluster.reforming import candidates
@@ -182,6 +184,23 @@ def test_a_ring_that_stays_ready_has_its_strikes_forgotten(scene) -> None:
     assert just_mended.memory.trials["p1"].strikes == 8
     assert just_mended.wake_at == 100 + STEADY_AFTER_S
     assert decide(cluster, just_mended.memory, at(just_mended.wake_at)).memory.trials["p1"].strikes == 0
+
+
+@given(st.floats(0, 1e6))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_leader_that_wakes_when_it_said_has_something_to_do(scene, now: float) -> None:
+    """Else it would wake again at once, and again: the sums and differences of times must agree to the last bit."""
+    placed = Placements([scene.placement("b", "c")], [Deletion("gone", "asked", 0.0)])
+    for phase in (StagePhase.LINKING, StagePhase.READY, StagePhase.BROKEN):
+        facts = [scene.fact(placed.placements[0], rank, phase) for rank in (0, 1)]
+        cluster = scene.cluster("abc", placed, facts)
+        memory = decide(cluster, Memory({"p1": Trial(strikes=1, tries=1, not_before=now + 0.1)}), at(now)).memory
+        for _ in range(3):
+            decision = decide(cluster, memory, at(now))
+            if decision.wake_at < inf:
+                later = decide(cluster, decision.memory, at(decision.wake_at))
+                assert later.placements != placed or later.wake_at > decision.wake_at
+                now, memory = decision.wake_at, later.memory
 
 
 def test_what_workers_report_is_adopted_by_a_leader_that_knows_nothing(scene) -> None:
