@@ -173,9 +173,21 @@ class _Pair:
         try:
             outgoing.watch()
         except LinkError as error:
-            self._post(LinkLost(self._neighbours, str(error)))
+            if self._give_up(outgoing):
+                self._closed.wait(_FIRST_RETRY_S)
+                self._dial_until_welcome()
+            else:
+                self._post(LinkLost(self._neighbours, str(error)))
         finally:
             outgoing.close()
+
+    def _give_up(self, outgoing: TlsOutgoing) -> bool:
+        """Whether a lost link may be dialled again: only while nothing has been sent on it, so before this is linked."""
+        with self._lock:
+            if self._is_linked or self._outgoing is not outgoing:
+                return False
+            self._outgoing = None
+            return True
 
     def _log_refusal(self, error: LinkError) -> None:
         self._refusals += 1

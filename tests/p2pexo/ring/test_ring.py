@@ -203,7 +203,7 @@ def test_a_context_that_is_full_ends_the_answer(ring_of, request_for, tokens_in)
     trio.run(main)
 
 
-def test_a_neighbour_that_is_replaced_while_the_ring_forms_is_linked_in_the_same_epoch(ring_of, request_for):
+def test_a_ring_that_lost_a_stage_while_it_formed_forms_in_the_next_epoch(ring_of, request_for):
     async def main():
         async with ring_of(3, form=False) as ring:
             await ring.tell(1, 0, 2)
@@ -211,7 +211,7 @@ def test_a_neighbour_that_is_replaced_while_the_ring_forms_is_linked_in_the_same
                 await ring.wait(rank, StagePhase.LINKING)
             os.kill(ring.processes[1].pid, signal.SIGKILL)
             await ring.replace(1)
-            await ring.form(1)
+            await ring.form(2)
             assert isinstance((await ring.ask(request_for("hello")))[-1], Finished)
 
     trio.run(main)
