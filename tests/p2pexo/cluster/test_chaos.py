@@ -10,9 +10,11 @@ from p2pexo.cluster.commands import PlaceCommand
 
 @pytest.mark.parametrize("seed", range(8))
 def test_after_any_disorder_the_ring_is_ready_and_nothing_else_runs(rehearse, seed: int) -> None:
-    random = Random(seed)
+    """Not so much disorder that the leader would be right to give the placement up."""
+    random, crashes = Random(seed), 0
 
     async def disturb(desk) -> None:
+        nonlocal crashes
         present, absent = sorted(desk.nodes), sorted(set("abcde") - set(desk.nodes))
         stages = [stage for stage in desk.running() if stage.status.phase == "ready"]
         choice = random.randrange(4)
@@ -20,7 +22,8 @@ def test_after_any_disorder_the_ring_is_ready_and_nothing_else_runs(rehearse, se
             await desk.remove(random.choice(present))
         elif choice == 1 and absent:
             await desk.add(random.choice(absent))
-        elif choice == 2 and stages:
+        elif choice == 2 and stages and crashes < 2:
+            crashes += 1
             random.choice(stages).crash()
         elif choice == 3 and stages:
             random.choice(stages).lose_link()
