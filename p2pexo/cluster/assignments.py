@@ -39,8 +39,8 @@ class Assignment:
         return (placement.model, placement.revision, placement.precision, stage.first_layer, stage.end_layer, is_last)
 
     def can_become(self, newer: "Assignment") -> bool:
-        """Whether the process of this stage can go on as the newer one. A ring of one has no links to form anew."""
-        return self.key == newer.key and self._load == newer._load and len(newer.placement.stages) > 1
+        """Whether the process of this stage can go on as the newer one."""
+        return self.key == newer.key and self._load == newer._load
 
 
 @frozen
@@ -94,7 +94,7 @@ def neighbours(assignment: Assignment, cluster: Cluster, verify: Verify) -> Neig
     """
     placement, count = assignment.placement, len(assignment.placement.stages)
     if count == 1:
-        return Neighbours(placement.epoch, "", "", ())
+        return Neighbours(placement.epoch)
     previous = _introduced(placement, (assignment.rank - 1) % count, cluster, verify)
     following = _introduced(placement, (assignment.rank + 1) % count, cluster, verify)
     if previous is None or following is None:

@@ -165,9 +165,8 @@ class StageKeeper:
 
 
 async def _join_rings(stage: Stage, to_join: trio.MemoryReceiveChannel[Neighbours]) -> None:
-    """A ring of one has no neighbours, and so no certificates."""
     async for neighbours in to_join:
-        await stage.join(neighbours if neighbours.previous_certificate else None)
+        await stage.join(neighbours)
 
 
 def _rounded(progress: float) -> float:

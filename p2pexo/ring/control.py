@@ -29,7 +29,7 @@ class Start:
 
 @frozen
 class Join:
-    neighbours: Neighbours | None
+    neighbours: Neighbours
     """None: a ring of one stage."""
 
 

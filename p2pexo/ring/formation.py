@@ -6,9 +6,9 @@ from p2pexo.ring.plan import Epoch
 from p2pexo.ring.stage import Neighbours, StageStatus
 
 
-def neighbours_of(rank: int, statuses: Sequence[StageStatus], epoch: Epoch) -> Neighbours | None:
-    """What the stage ``rank`` is told, given the statuses of all stages in order; None in a ring of one."""
+def neighbours_of(rank: int, statuses: Sequence[StageStatus], epoch: Epoch) -> Neighbours:
+    """What the stage ``rank`` is told, given the statuses of all stages in order."""
     if len(statuses) == 1:
-        return None
+        return Neighbours(epoch)
     following = statuses[(rank + 1) % len(statuses)]
     return Neighbours(epoch, statuses[rank - 1].certificate, following.certificate, following.endpoints)

@@ -75,10 +75,10 @@ class StageStatus:
 
 @frozen
 class Neighbours:
-    """The two stages beside this one in the ring of an epoch."""
+    """The two stages beside this one in the ring of an epoch. A ring of one has none: there only the epoch counts."""
 
     epoch: Epoch
-    previous_certificate: str
-    next_certificate: str
-    next_endpoints: tuple[Endpoint, ...]
+    previous_certificate: str = ""
+    next_certificate: str = ""
+    next_endpoints: tuple[Endpoint, ...] = ()
     """To be dialled in this order."""

@@ -104,13 +104,13 @@ class StageLoop:
             case Arrived(_, frame):
                 self._take(frame)
 
-    def _join(self, neighbours: Neighbours | None) -> None:
-        epoch = neighbours.epoch if neighbours else self._spec.placement.epoch
+    def _join(self, neighbours: Neighbours) -> None:
+        epoch = neighbours.epoch
         if not self._may_join(epoch):
             _logger.warning("told to join an epoch that is over", epoch=str(epoch), joined=str(self._status.epoch))
             return
         self._drop_caches(RingBrokenError(f"the ring is formed anew, as epoch {epoch}"))
-        if neighbours is None or self._links is None:
+        if self._links is None:
             self._change(phase=StagePhase.READY, epoch=epoch, reason="")
         else:
             self._change(phase=StagePhase.LINKING, epoch=epoch, reason="", link="")

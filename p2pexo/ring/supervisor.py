@@ -90,15 +90,8 @@ class StageProcess:
             else:
                 await changed.wait()
 
-    async def join(self, neighbours: Neighbours | None) -> None:
-        """Tell the stage its place in the ring of an epoch; ``status`` shows when it is linked.
-
-        A ring of one has no links: there only the epoch counts, and None stands for the one of the placement.
-        """
-        if neighbours is None and len(self.spec.placement.stages) > 1:
-            raise ValueError(
-                f"stage {self.spec.rank} of {len(self.spec.placement.stages)} can't join without neighbours"
-            )
+    async def join(self, neighbours: Neighbours) -> None:
+        """Tell the stage its place in the ring of an epoch; ``status`` shows when it is linked."""
         self._commands.send_nowait(Join(neighbours))
         await trio.lowlevel.checkpoint()
 

@@ -90,8 +90,8 @@ class PretendedStage:
             self._set(phase=StagePhase.FAILED, reason=reason)
             self._rehearsal.break_links_to(self.status.certificate)
 
-    async def join(self, neighbours: Neighbours | None) -> None:
-        epoch = neighbours.epoch if neighbours else self.spec.placement.epoch
+    async def join(self, neighbours: Neighbours) -> None:
+        epoch = neighbours.epoch
         if self.status.epoch is None or epoch > self.status.epoch:
             self.neighbours = neighbours
             self._set(phase=StagePhase.LINKING, epoch=epoch, reason="")

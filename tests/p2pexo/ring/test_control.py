@@ -21,7 +21,7 @@ from p2pexo.ring.plan import Epoch
 from p2pexo.ring.stage import Endpoint, Neighbours, StagePhase, StageStatus
 
 COMMANDS: list[Command] = [
-    Join(None),
+    Join(Neighbours(Epoch(1, 1, "x"))),
     Join(Neighbours(Epoch(1, 2, "x"), "previous", "next", (Endpoint("::1", 5),))),
     Submit(3, Request("r1", "owner/model", (Message(Role.USER, "grüße"),))),
     Cancel(3),
