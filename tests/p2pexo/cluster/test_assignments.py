@@ -51,6 +51,11 @@ def test_a_newer_epoch_with_the_same_layers_keeps_the_process(scene) -> None:
     assert compare([Assignment(older, 1)], Placements([newer])) == Difference(renew=(Assignment(newer, 1),))
 
 
+def test_a_ring_of_one_keeps_its_process_under_a_newer_epoch(scene) -> None:
+    older, newer = scene.placement("b"), scene.placement("b", epoch=LATER)
+    assert compare([Assignment(older, 0)], Placements([newer])) == Difference(renew=(Assignment(newer, 0),))
+
+
 def test_a_newer_epoch_with_other_layers_stops_and_starts(scene) -> None:
     older, newer = scene.placement("a", "b", "c"), scene.placement("a", "b", epoch=LATER)
     todo = compare([Assignment(older, 1)], Placements([newer]))
