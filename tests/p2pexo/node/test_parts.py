@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from networking.ticket import Cluster, Ticket
@@ -19,6 +22,11 @@ def test_an_api_on_all_addresses_is_told_by_one_that_others_can_reach(
     url: str, hosts: tuple[str, ...], expected: str
 ) -> None:
     assert reachable_url(url, hosts) == expected
+
+
+def test_a_node_never_loads_mlx() -> None:
+    code = "import sys, p2pexo.node.run; assert not {'mlx', 'mlx_lm', 'transformers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_node_on_loopback_links_its_stages_there() -> None:
