@@ -15,6 +15,7 @@ from p2pexo.generation.errors import ErrorReport
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
 
 
 @frozen
@@ -22,6 +23,10 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     """Counts the end-of-turn token too when the model produced one, as OpenAI does."""
+    cached_tokens: int = 0
+    """Prompt tokens whose caches were there already."""
+    reasoning_tokens: int = 0
+    """Of ``completion_tokens``, those that were thought and not said."""
 
 
 @frozen
@@ -45,6 +50,36 @@ class Progress:
 
 
 @frozen
+class ToolCallDelta:
+    """A piece of a tool call. The first piece of each call carries ``id`` and ``name``, and no later one does."""
+
+    index: int
+    """0 for the first call of an answer."""
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    """The next piece of the JSON text."""
+
+
+@frozen
+class Likelihood:
+    token: int
+    text: str
+    """The token alone; U+FFFD where it is a part of a character."""
+    bytes: tuple[int, ...]
+    """UTF-8 of the token, also where it is a part of a character."""
+    logprob: float
+
+
+@frozen
+class TokenLogprobs:
+    """How likely a token was, and the likeliest ones at its place, best first."""
+
+    drawn: Likelihood
+    top: tuple[Likelihood, ...] = ()
+
+
+@frozen
 class Delta:
     """New tokens. ``text`` may be empty while half a character or a possible stop string is held back."""
 
@@ -52,6 +87,12 @@ class Delta:
     """Output index of the first of ``tokens``: 0 for the first token of the answer."""
     tokens: tuple[int, ...]
     text: str
+    reasoning: str = ""
+    """What the model thinks before it speaks; never part of ``text``."""
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One for each of ``tokens``, if the request asked for them."""
+    choice: int = 0
 
 
 @frozen
@@ -62,6 +103,7 @@ class Finished:
     """The stop string that matched."""
     prefill_s: float = 0.0
     decode_s: float = 0.0
+    choice: int = 0
 
 
 @frozen

@@ -29,6 +29,8 @@ class Message:
     content: Prompt = field(converter=Prompt)
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    reasoning: Prompt | None = None
+    """What the model thought in that turn, where its template wants to see it again."""
 
 
 @frozen
@@ -50,6 +52,60 @@ class Sampling:
 
 
 @frozen
+class Tool:
+    """A function that the model may call."""
+
+    name: str
+    description: str = ""
+    parameters: str = "{}"
+    """JSON schema of its arguments, as JSON text."""
+
+
+class ToolMode(StrEnum):
+    AUTO = "auto"
+    """The model decides."""
+    NONE = "none"
+    """No call."""
+    REQUIRED = "required"
+    """At least one call, to any tool."""
+    NAMED = "named"
+    """A call to the tool that is named."""
+
+
+@frozen
+class ToolChoice:
+    mode: ToolMode = ToolMode.AUTO
+    name: str | None = None
+    """With ``NAMED`` alone."""
+    parallel: bool = True
+    """Whether one answer may hold several calls."""
+
+
+class FormatKind(StrEnum):
+    TEXT = "text"
+    JSON_OBJECT = "json_object"
+    JSON_SCHEMA = "json_schema"
+
+
+@frozen
+class OutputFormat:
+    """What the text of an answer must look like; enforced by a grammar where tokens are drawn."""
+
+    kind: FormatKind = FormatKind.TEXT
+    schema: str = ""
+    """JSON schema as JSON text, with ``JSON_SCHEMA`` alone."""
+
+
+class Thinking(StrEnum):
+    """How much a reasoning model shall think before it answers; models that can't think ignore it."""
+
+    OFF = "off"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@frozen
 class Request:
     id: str
     model: str
@@ -63,3 +119,14 @@ class Request:
     """Raised by the router when it replays the request; a higher attempt supersedes a lower one."""
     replayed_tokens: tuple[int, ...] = ()
     """Tokens of this answer that an earlier attempt has already produced."""
+    choice: int = 0
+    """Which of several answers to the same question this is; part of the sampling key."""
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    output_format: OutputFormat = OutputFormat()
+    top_logprobs: int | None = None
+    """None: no log probabilities. Else those of each token drawn, and of so many of the likeliest beside it."""
+    thinking: Thinking | None = None
+    """None: as the model's template likes."""
+    raw_prompt: Prompt | None = None
+    """Text to go on from, without a chat template; then ``messages`` is empty."""
