@@ -32,8 +32,8 @@ install: .venv/installed
 	@test -n "$(PYTHON)" || { echo "p2pexo needs Python 3.11 or newer; none was found on the PATH" >&2; exit 1; }
 	@command -v uv >/dev/null || test -x .tools/bin/uv || { $(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv; }
 	@test -x .venv/bin/python || $(UV) venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv
-	@$(UV) pip sync --quiet requirements.lock
-	@$(UV) pip install --quiet --no-deps --editable .
+	@$(UV) pip sync --quiet --python .venv/bin/python requirements.lock
+	@$(UV) pip install --quiet --python .venv/bin/python --no-deps --editable .
 	@# trio-typing, which libp2p imports, carries stubs of an old trio that would hide trio's own types from pyright.
 	@rm -rf .venv/lib/python*/site-packages/trio-stubs
 	@touch $@
