@@ -129,7 +129,11 @@ class StageKeeper:
     async def _run_process(self, directory: Path) -> tuple[bool, str]:
         """One life of the process: whether it got its layers loaded, and why it ended."""
         spec = StageSpec(self.assignment.placement, self.assignment.rank, directory, self._around.link_hosts)
-        stage = self._around.start_stage(spec)
+        try:
+            stage = self._around.start_stage(spec)
+        except Exception as error:  # whatever the disk came up with, such as a folder that is somebody else's
+            log.exception("stage could not be started", **self._names())
+            return False, f"the stage could not be started: {error}"
         self._to_join, to_join = trio.open_memory_channel[Neighbours](1)
         self._joined = None
         self._tell(stage.status)

@@ -3,9 +3,21 @@
 from enum import StrEnum
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
 from p2pexo.ring.plan import Epoch, Placement
+
+MAX_REASON_CHARACTERS = 500
+"""A reason is gossiped to every node. Raise it and more of a crash is seen from afar; lower it and the facts are smaller."""
+
+
+def shorten(reason: str) -> str:
+    """At most ``MAX_REASON_CHARACTERS`` of it: how it begins, and how it ends, where a traceback says what happened."""
+    reason = reason.encode(errors="replace").decode()  # a path may hold what is no character, and no JSON either
+    if len(reason) <= MAX_REASON_CHARACTERS:
+        return reason
+    end = MAX_REASON_CHARACTERS // 2
+    return f"{reason[: MAX_REASON_CHARACTERS - end - 3]} … {reason[-end:]}"
 
 
 class StagePhase(StrEnum):
@@ -55,7 +67,7 @@ class Endpoint:
 @frozen
 class StageStatus:
     phase: StagePhase
-    reason: str = ""
+    reason: str = field(default="", converter=shorten)
     progress: float = 0.0
     """Share of the weights loaded, 0 to 1."""
     epoch: Epoch | None = None

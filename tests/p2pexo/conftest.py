@@ -74,7 +74,7 @@ class PretendedStage:
                 self._set(phase=StagePhase.LOADING, progress=tenth / 10)
                 await trio.sleep(self._rehearsal.load_s / 10)
             if self.node in self._rehearsal.unable:
-                reason = "model.safetensors is cut short"
+                reason = self._rehearsal.reason
                 return
             number = len(self._rehearsal.stages)
             self._set(
@@ -186,7 +186,7 @@ class Node:
         around = Surroundings(
             overlay=self.overlay,
             fetch=self.store.fetch_slowly,
-            start_stage=lambda spec: PretendedStage(spec, rehearsal, name),
+            start_stage=lambda spec: rehearsal.start_stage(spec, name),
             sign=self._sign,
             link_hosts=("127.0.0.1",),
             models_changed=self.reporter.models_changed,
@@ -232,8 +232,16 @@ class Rehearsal:
         self.stages: list[PretendedStage] = []
         self.load_s = 1.0
         self.unable: set[str] = set()
-        """Names of nodes on which no stage can be loaded."""
+        """Names of nodes on which no stage can be loaded, for this ``reason``."""
+        self.reason = "model.safetensors is cut short"
+        self.unstartable: set[str] = set()
+        """Names of nodes on which no stage process can even be started."""
         self._nursery = nursery
+
+    def start_stage(self, spec: StageSpec, node: str) -> PretendedStage:
+        if node in self.unstartable:
+            raise PermissionError("the temporary folder is somebody else's")
+        return PretendedStage(spec, self, node)
 
     async def add(self, *names: str, settings: RouterSettings | None = None, **budgets: int) -> None:
         for name in names:
