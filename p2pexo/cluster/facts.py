@@ -4,7 +4,7 @@ from attrs import field, frozen
 
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import Epoch, Placement
-from p2pexo.ring.stage import StageStatus
+from p2pexo.ring.stage import StageStatus, shorten
 
 NODE_KEY = "node"
 MODELS_KEY = "models"
@@ -58,9 +58,10 @@ class Deletion:
     """A placement that somebody ended. Kept for an hour, so that no worker's report brings it back."""
 
     placement_id: str
-    reason: str
+    reason: str = field(converter=shorten)
     deleted_at: float
-    """Wall clock seconds of the leader, for people; how long it is kept goes by the holder's own monotonic clock."""
+    """Wall clock seconds of the leader: for people, and for which go first when there are too many. How long it is kept
+    goes by the holder's own monotonic clock."""
     failed: Placement | None = None
     """The placement as it last was, if it ended because it could not run."""
 
@@ -70,7 +71,7 @@ class Trouble:
     """Why a placement that lost a stage has not been formed anew yet; tried again whenever the cluster changes."""
 
     placement_id: str
-    reason: str
+    reason: str = field(converter=shorten)
 
 
 @frozen

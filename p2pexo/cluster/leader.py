@@ -7,7 +7,7 @@ from time import time
 import structlog
 import trio
 
-from networking.overlay import Overlay
+from networking.overlay import FactTooLargeError, Overlay
 from networking.transport import PeerId
 from p2pexo.cluster import placements as edit
 from p2pexo.cluster.commands import (
@@ -26,7 +26,7 @@ from p2pexo.cluster.placement import plan
 from p2pexo.cluster.reforming import candidates
 from p2pexo.cluster.repair import Memory, Moment, decide
 from p2pexo.generation.codec import DecodeError, encode
-from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError
+from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import Epoch, Placement
 
@@ -68,14 +68,19 @@ class Leader:
             return trio.current_time() + 3600
         decision = decide(cluster, self._memory, Moment(trio.current_time(), time()))
         self._memory = decision.memory
-        self._publish(cluster.placements, decision.placements)
+        try:
+            self._publish(cluster.placements, decision.placements)
+        except FactTooLargeError as error:
+            log.error(
+                "the placements can't be told; delete some", count=len(cluster.placements.placements), error=error
+            )
         return trio.current_time() + 3600 if isinf(decision.wake_at) else decision.wake_at
 
     def _publish(self, old: Placements, new: Placements) -> None:
-        if new == old:
-            return
-        _log_changes(old, new)
-        self._overlay.set_payload(encode(new))
+        """Raises FactTooLargeError."""
+        if new != old:
+            self._overlay.set_payload(encode(new))
+            _log_changes(old, new)
 
     async def _answer(self, peer: PeerId, body: bytes) -> bytes:
         try:
@@ -85,7 +90,10 @@ class Leader:
             return encode_reply(error.report())
 
     def _obey(self, body: bytes) -> Reply:
-        """Between reading the payload and setting it nothing is awaited, so commands can't overtake one another."""
+        """Between reading the payload and setting it nothing is awaited, so commands can't overtake one another.
+
+        Raises GenerationError.
+        """
         try:
             command = decode_command(body)
         except DecodeError as error:
@@ -97,7 +105,11 @@ class Leader:
             placements, id = delete(cluster, command), command.placement_id
         else:
             placements, id = place(cluster, command, self._card(cluster, command))
-        self._publish(cluster.placements, placements)
+        try:
+            self._publish(cluster.placements, placements)
+        except FactTooLargeError as error:
+            count = len(cluster.placements.placements)
+            raise UnavailableError(f"{count} placements are all that the leader can hold; delete one first") from error
         return Accepted(id)
 
     def _card(self, cluster: Cluster, command: PlaceCommand) -> Card:

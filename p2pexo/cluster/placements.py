@@ -10,6 +10,16 @@ from p2pexo.cluster.observed import Cluster, read_placements
 from p2pexo.generation.codec import encode
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 
+MAX_DELETIONS = 500
+"""Deletions that are kept, the latest ones. Raise it and a machine that was away misses none of a busy hour; lower it and more
+placements fit beside them in the one fact they share."""
+
+MAX_EXPLAINED = 16
+"""Of the deletions, the latest, those that are kept with their reason, and with the placement as it was if it failed."""
+
+FORGOTTEN = "a while ago"
+"""In place of a reason that is no longer kept."""
+
 
 def merge_payloads(payloads: Sequence[bytes]) -> bytes:
     """One payload out of those of several claims: the union by placement id. The highest epoch wins; a deletion beats all."""
@@ -17,14 +27,15 @@ def merge_payloads(payloads: Sequence[bytes]) -> bytes:
 
 
 def merge(several: Sequence[Placements]) -> Placements:
-    deletions = {each.placement_id: each for one in several for each in one.deletions}
+    deletions = _latest(each for one in several for each in one.deletions)
+    deleted = {each.placement_id for each in deletions}
     placements = _newest(each for one in several for each in one.placements)
     troubles = {each.placement_id: each for one in several for each in one.troubles}
     return Placements(
-        placements=[each for each in placements if each.id not in deletions],
-        deletions=sorted(deletions.values(), key=lambda each: each.placement_id),
+        placements=[each for each in placements if each.id not in deleted],
+        deletions=deletions,
         next_count=max((one.next_count for one in several), default=1),
-        troubles=[each for each in troubles.values() if each.placement_id not in deletions],
+        troubles=[each for each in troubles.values() if each.placement_id not in deleted],
     )
 
 
@@ -77,7 +88,7 @@ def delete(placements: Placements, deletion: Deletion) -> Placements:
     return evolve(
         placements,
         placements=[each for each in placements.placements if each.id != deletion.placement_id],
-        deletions=(*others, deletion),
+        deletions=_latest([*others, deletion]),
         troubles=_without(placements.troubles, deletion.placement_id),
     )
 
@@ -102,6 +113,18 @@ def placement_id(model: str, revision: str, epoch: Epoch) -> str:
 def was_formed_anew(placement: Placement) -> bool:
     """True once the placement has had an epoch after its first."""
     return placement.id != placement_id(placement.model, placement.revision, placement.epoch)
+
+
+def _latest(deletions: Iterable[Deletion]) -> list[Deletion]:
+    """One for each placement, in the order in which they ended; only so many, and most of them without their story."""
+    told = sorted(deletions, key=lambda each: (each.failed is not None, each.reason != FORGOTTEN, each.reason))
+    by_age = sorted({each.placement_id: each for each in told}.values(), key=_age)[-MAX_DELETIONS:]
+    forgotten = [evolve(each, reason=FORGOTTEN, failed=None) for each in by_age[:-MAX_EXPLAINED]]
+    return [*forgotten, *by_age[-MAX_EXPLAINED:]]
+
+
+def _age(deletion: Deletion) -> tuple[float, str]:
+    return deletion.deleted_at, deletion.placement_id
 
 
 def _newest(placements: Iterable[Placement]) -> list[Placement]:

@@ -2,7 +2,9 @@
 
 import pytest
 import trio
+from attrs import evolve
 
+from networking.documents import FactTooLargeError
 from p2pexo.cluster.commands import DeleteCommand, PlaceCommand, send_command
 from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
 from p2pexo.models.card import Card
@@ -199,6 +201,34 @@ def test_a_model_that_loads_on_no_machine_ends_as_failed_with_the_reason(rehears
     rehearse(story)
 
 
+def test_a_stage_that_cannot_be_started_fails_and_the_node_goes_on(rehearse) -> None:
+    async def story(desk) -> None:
+        desk.unstartable = {"b"}
+        await desk.add("a", "b", b=10**10)
+        await desk.nodes["a"].control.place(place())
+        await desk.until_ready("a")
+        desk.unstartable = {"a", "b"}
+        desk.stage_on("a").crash()
+        await desk.until(lambda: (seen := desk.nodes["b"].placement()) and seen.state == "failed")
+        assert "the temporary folder is somebody else's" in desk.nodes["b"].placement().reason
+
+    rehearse(story)
+
+
+def test_a_reason_of_any_length_and_kind_is_told_in_short(rehearse) -> None:
+    async def story(desk) -> None:
+        desk.unable, desk.reason = {"a"}, f"cut \udcff short: {'x' * 300_000}: KeyError"
+        await desk.add("a", "b", b=1000)
+        await desk.nodes["b"].control.place(place())
+        await desk.until(lambda: (seen := desk.nodes["b"].placement()) and seen.state == "failed")
+        reason = desk.nodes["b"].placement().reason
+        assert "cut ? short" in reason
+        assert "KeyError" in reason
+        assert len(reason) < 1000
+
+    rehearse(story)
+
+
 def test_a_machine_that_cannot_load_is_passed_over(rehearse) -> None:
     async def story(desk) -> None:
         desk.unable = {"b"}
@@ -235,6 +265,44 @@ def test_more_stages_than_the_running_ring_has_are_refused(rehearse) -> None:
         await desk.nodes["b"].control.place(place())
         with pytest.raises(InvalidRequestError, match="min_stages 2"):
             await desk.nodes["b"].control.place(place(2))
+
+    rehearse(story)
+
+
+def test_more_placements_than_can_be_told_are_refused_and_deleting_helps(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", a=10**12)
+        node = desk.nodes["a"]
+        cards = [evolve(CARD_OF_B, id=f"local/{n}", source="", description="x" * 70_000) for n in range(4)]
+        node.store.known = tuple(cards)
+        ids = [await node.control.place(PlaceCommand(card.id)) for card in cards[:2]]
+        with pytest.raises(UnavailableError, match="2 placements"):
+            for card in cards[2:]:
+                await node.control.place(PlaceCommand(card.id))
+        await node.control.delete(ids[0])
+        await node.control.place(PlaceCommand(cards[3].id))
+
+    rehearse(story)
+
+
+def test_a_trouble_that_cannot_be_told_ends_no_node(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b", a=1000)
+        node = desk.nodes["a"]
+        await node.control.place(place())
+        await desk.until_ready("b")
+        refused: list[bytes] = []
+
+        def refuse(payload: bytes) -> None:
+            refused.append(payload)
+            raise FactTooLargeError("too large")
+
+        node.overlay.set_payload = refuse
+        await desk.remove("b")
+        await desk.until(lambda: refused)
+        del node.overlay.set_payload
+        await desk.add("c")
+        await desk.until_ready("c")
 
     rehearse(story)
 

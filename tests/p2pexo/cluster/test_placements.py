@@ -1,6 +1,8 @@
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from networking.documents import MAX_VALUE_BYTES
 from p2pexo.cluster import placements as edit
 from p2pexo.cluster.facts import Deletion, Placements, Trouble
 from p2pexo.cluster.observed import read_placements
@@ -57,6 +59,18 @@ def test_a_placement_knows_whether_this_is_its_first_epoch() -> None:
     id = edit.placement_id("m", "r", first)
     assert not edit.was_formed_anew(Placement(id, "m", "r", first, ()))
     assert edit.was_formed_anew(Placement(id, "m", "r", Epoch(3, 5, "leader"), ()))
+
+
+def test_deletions_stay_few_and_short_and_the_oldest_go_first() -> None:
+    held = Placements()
+    for number in range(3000):
+        failed = evolve(placed("a", 1), id=f"{number}", model=f"model-{number}")
+        held = edit.delete(held, Deletion(f"{number}", "x" * 500, float(number), failed))
+    kept = [int(each.placement_id) for each in held.deletions]
+    assert kept == list(range(3000 - edit.MAX_DELETIONS, 3000))
+    assert [bool(each.failed) for each in held.deletions[-edit.MAX_EXPLAINED - 1 :]] == [False] + [True] * 16
+    assert len(encode(held)) < MAX_VALUE_BYTES / 3
+    assert merged(held, Placements(), held) == held
 
 
 payloads = st.builds(
