@@ -38,7 +38,12 @@ def ticket(
 
 
 def make_ticket(cluster: Cluster, snapshot: ClusterSnapshot) -> Ticket:
-    """A ticket to the node that answered, by the addresses that other machines can dial. Raises CommandError."""
+    """A ticket to the node that answered, by the addresses that other machines can dial. Raises CommandError.
+
+    ``cluster`` is that of the home; a node that was started with ``--open`` needs none of its secrets.
+    """
+    if snapshot.open:
+        cluster = Cluster(snapshot.cluster)
     if snapshot.cluster != cluster.name:
         raise CommandError(
             f"the home is of cluster {cluster.name!r}, but the node that answers is in {snapshot.cluster!r}"

@@ -6,7 +6,7 @@ import structlog
 import trio
 
 from networking.identity import Identity
-from p2pexo.node.membership import choose_cluster, read_ticket
+from p2pexo.node.belonging import choose_cluster, read_ticket
 from p2pexo.node.parts import Node
 from p2pexo.node.settings import NodeSettings
 from p2pexo.node.stopping import wait_for_end_of_input, wait_for_signal

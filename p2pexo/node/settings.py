@@ -80,7 +80,7 @@ class NodeSettings:
     """A ticket that any member printed: cluster, secret and addresses in one line. It holds the secret, so better in the variable than on the command line. What it says is kept in the home, so once is enough."""
 
     open: Annotated[bool, _option(_CLUSTER, negative="")] = False
-    """Run a cluster without a secret. Everyone who reaches this machine on the network can join, read prompts and use its memory."""
+    """Run without a secret this time; the next start without it has the kept secret again. Everyone who reaches this machine on the network can join, read prompts and use its memory."""
 
     peers: Annotated[
         tuple[str, ...],

@@ -2,6 +2,7 @@ import sys
 import types
 
 import pytest
+from attrs import evolve
 
 from networking.identity import HomeInUseError
 from networking.ticket import Cluster, Ticket
@@ -69,6 +70,12 @@ def test_a_ticket_names_the_cluster_and_the_addresses_others_can_dial(make):
     me = make.member(1, peer=PEER, is_me=True, addresses=("/ip4/127.0.0.1/tcp/1", "/ip4/10.0.0.1/tcp/1"))
     ticket = Ticket.parse(str(make_ticket(cluster, make.snapshot(2, members=(make.member(2), me)))))
     assert (ticket.cluster, ticket.peer, ticket.addresses) == (cluster, PEER, ("/ip4/10.0.0.1/tcp/1",))
+
+
+def test_the_ticket_of_a_node_that_runs_open_holds_no_secret(make):
+    me = make.member(1, peer=PEER, is_me=True, addresses=("/ip4/10.0.0.1/tcp/1",))
+    snapshot = evolve(make.snapshot(1, members=(me,)), open=True)
+    assert make_ticket(Cluster.new("home"), snapshot).cluster == Cluster("desk")
 
 
 def test_no_ticket_is_made_for_another_cluster_or_a_node_that_nobody_reaches(make):

@@ -3,9 +3,6 @@ import sys
 
 import pytest
 
-from networking.ticket import Cluster, Ticket
-from networking.transport import Address, PeerId
-from p2pexo.node.membership import choose_cluster
 from p2pexo.node.parts import access_rules, is_dense, reachable_url, stage_hosts
 from p2pexo.node.settings import NodeSettings
 
@@ -46,34 +43,3 @@ def test_the_settings_of_the_api_reach_its_rules() -> None:
     assert rules.allowed_hosts == {"chat.example"}
     assert rules.allowed_origins == {"https://chat.example"}
     assert rules.api_key == "k"
-
-
-class TestChooseCluster:
-    def test_the_first_start_makes_a_cluster_with_a_secret_and_the_next_one_finds_it(self, tmp_path) -> None:
-        settings = NodeSettings(home=tmp_path, name="Anna's Mac")
-        first = choose_cluster(settings, None)
-        assert first.secret is not None
-        assert first.name.startswith("Anna-s-Mac-")
-        assert choose_cluster(settings, None) == first
-
-    def test_a_ticket_is_kept(self, tmp_path) -> None:
-        peer = PeerId("12D3KooWC9dwWUD23EThBcLDcAkN1CbZdb4Aqgo5Ugk8oR1YZXEY")
-        ticket = Ticket(Cluster.new("theirs"), peer, (Address("/ip4/10.0.0.2/tcp/52416"),))
-        choose_cluster(NodeSettings(home=tmp_path), None)
-        assert choose_cluster(NodeSettings(home=tmp_path, join=str(ticket)), ticket) == ticket.cluster
-        assert choose_cluster(NodeSettings(home=tmp_path), None) == ticket.cluster
-
-    def test_the_same_name_and_secret_make_the_same_cluster_anywhere(self, tmp_path) -> None:
-        one = NodeSettings(home=tmp_path / "one", cluster="desk", secret="correct horse")
-        two = NodeSettings(home=tmp_path / "two", cluster="desk", secret="correct horse")
-        for settings in (one, two):
-            settings.home.mkdir()
-        assert choose_cluster(one, None).network_key == choose_cluster(two, None).network_key
-
-    def test_another_name_is_another_cluster_with_a_secret_of_its_own(self, tmp_path) -> None:
-        desk = choose_cluster(NodeSettings(home=tmp_path, cluster="desk"), None)
-        attic = choose_cluster(NodeSettings(home=tmp_path, cluster="attic"), None)
-        assert attic.secret not in (None, desk.secret)
-
-    def test_open_means_no_secret(self, tmp_path) -> None:
-        assert choose_cluster(NodeSettings(home=tmp_path, open=True), None).open

@@ -9,19 +9,18 @@ from p2pexo.node.settings import NodeSettings
 def choose_cluster(settings: NodeSettings, ticket: Ticket | None) -> Cluster:
     """The cluster that the settings mean. It is kept in the home, so that the next start needs no flags.
 
-    Raises TicketError when the name can't be one, or the kept file is damaged.
+    All but ``--open``: that holds for one run, and what is kept stays as it is, secret and all. Raises TicketError when the
+    name can't be one, or the kept file is damaged.
     """
     kept = load_cluster(settings.home)
     cluster = ticket.cluster if ticket else _told(settings, kept)
-    if cluster != kept:
+    if cluster != kept and not (settings.open and kept):
         save_cluster(settings.home, cluster)
-    return cluster
+    return Cluster(settings.cluster or cluster.name) if settings.open else cluster
 
 
 def _told(settings: NodeSettings, kept: Cluster | None) -> Cluster:
     name = settings.cluster or (kept.name if kept else _new_name(settings))
-    if settings.open:
-        return Cluster(name)
     if settings.secret:
         return Cluster.from_passphrase(name, settings.secret)
     if kept is not None and kept.name == name:
