@@ -1,13 +1,14 @@
-"""A running answer: the events of one generation, pumped by a task of its own, always with an end that tells the truth."""
+"""A running answer: the events of one generation, or of several side by side, with an end that tells the truth."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from math import inf
 
 import structlog
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from p2pexo.api.backend import Generator
+from p2pexo.api.errors import internal_error
 from p2pexo.api.lifetime import Lifetime
 from p2pexo.generation.errors import EngineError, ErrorReport, GenerationError, UnavailableError
 from p2pexo.generation.events import Delta, Event, Failed, Finished
@@ -28,21 +29,29 @@ def is_token(event: Event) -> bool:
 
 
 def is_last(event: Event) -> bool:
+    """Whether nothing follows in the generation that this event belongs to."""
     return isinstance(event, Finished | Failed)
 
 
 @define
 class Answer:
-    """The events of one answer. The last one is always ``Finished`` or ``Failed``."""
+    """The events of one answer of one or several choices. It ends with the last ``Finished``, or the first ``Failed``."""
 
     _events: trio.MemoryReceiveChannel[Event]
+    _unfinished: int = 1
+    """Choices that go on."""
     _held: list[Event] = field(factory=list[Event], init=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last event has come."""
+        return self._unfinished == 0
 
     async def hold(self, seconds: float) -> None:
         """Wait for the first token or the end, at most ``seconds``. What comes meanwhile is kept for ``receive``."""
         with trio.move_on_after(seconds):
             while not self._held or not is_token(self._held[-1]):
-                self._held.append(await self._events.receive())
+                self._held.append(self._counted(await self._events.receive()))
 
     @property
     def failure(self) -> ErrorReport | None:
@@ -55,27 +64,41 @@ class Answer:
         ready, self._held = self._held, []
         if not ready:
             with trio.move_on_at(deadline):
-                ready.append(await self._events.receive())
-        while ready and not is_last(ready[-1]):
+                ready.append(self._counted(await self._events.receive()))
+        while ready and not self.ended:
             try:
-                ready.append(self._events.receive_nowait())
+                ready.append(self._counted(self._events.receive_nowait()))
             except trio.WouldBlock:
                 break
         return ready
+
+    def _counted(self, event: Event) -> Event:
+        if isinstance(event, Failed):
+            self._unfinished = 0
+        elif isinstance(event, Finished):
+            self._unfinished -= 1
+        return event
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
             for event in await self.receive():
                 yield event
-                if is_last(event):
-                    return
+            if self.ended:
+                return
 
 
 def start_answer(generator: Generator, request: Request, lifetime: Lifetime) -> Answer:
     """Begin to generate in a task of the HTTP request, so that it is cancelled when the client goes away."""
+    return start_answers(generator, (request,), lifetime)
+
+
+def start_answers(generator: Generator, requests: Sequence[Request], lifetime: Lifetime) -> Answer:
+    """Begin to generate all ``requests`` at once, as the choices of one answer: the request says which one it is."""
     send, receive = trio.open_memory_channel[Event](BUFFERED_EVENTS)
-    lifetime.nursery.start_soon(_pump, generator, request, lifetime.stopping, send)
-    return Answer(receive)
+    for request in requests:
+        lifetime.nursery.start_soon(_pump, generator, request, lifetime.stopping, send.clone())
+    send.close()
+    return Answer(receive, len(requests))
 
 
 async def _pump(
@@ -92,7 +115,7 @@ async def _pump(
                 failure = error.report()
             except Exception:
                 log.exception("generation failed", request=request.id)
-                failure = GenerationError("something went wrong inside this node; its log says what").report()
+                failure = internal_error().report()
             nursery.cancel_scope.cancel()
         if not ended:
             await events.send(Failed(_STOPPING if stopping.is_set() else failure))
@@ -102,10 +125,17 @@ async def _forward(generator: Generator, request: Request, events: trio.MemorySe
     """Whether the answer came to its end."""
     async with generator.generate(request) as incoming:
         async for event in incoming:
-            await events.send(event)
+            await events.send(_of_choice(event, request.choice))
             if is_last(event):
                 return True
     return False
+
+
+def _of_choice(event: Event, choice: int) -> Event:
+    """The event, marked with the choice that was asked for."""
+    if isinstance(event, Delta | Finished) and event.choice != choice:
+        return evolve(event, choice=choice)
+    return event
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:

@@ -6,7 +6,7 @@ import orjson
 from attrs import define, field, frozen
 
 from p2pexo.api.errors import openai_error
-from p2pexo.api.sse import comment, data
+from p2pexo.api.sse import KEEP_ALIVE, comment, data
 from p2pexo.generation.errors import EngineError, from_report
 from p2pexo.generation.events import Delta, Event, Failed, Finished, Progress, Started, Usage, Waiting
 
@@ -57,6 +57,9 @@ class ChatStream:
                 return self._role() + self._chunk({}, reason.value) + self._total(usage) + DONE
             case Failed(error):
                 return data(orjson.dumps(openai_error(error))) + DONE
+
+    def keep_alive(self) -> bytes:
+        return KEEP_ALIVE
 
     def _role(self) -> bytes:
         if self._role_is_told:

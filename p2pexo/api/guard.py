@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
-from p2pexo.api.errors import Label, RefusedError
+from p2pexo.api.errors import WRONG_KEY, RefusedError
 
 _OPEN_PATHS = ("/", "/health")
 _OPEN_PREFIX = "/assets/"
@@ -145,5 +145,4 @@ def _check_key(api_key: str, headers: Mapping[str, str]) -> None:
     given = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
     if not hmac.compare_digest(given.encode(), api_key.encode()):
         message = "the API key is wrong" if given else "this node wants an API key: send it as a Bearer token"
-        label = Label("invalid_request_error", "invalid_api_key")
-        raise RefusedError(401, message, label, www_authenticate="Bearer")
+        raise RefusedError(WRONG_KEY, message, www_authenticate="Bearer")

@@ -2,7 +2,7 @@
 
 from p2pexo.api.repairs import Application, Receive, Scope, Send
 
-_BELOW_V1 = frozenset({"chat", "models", "cluster", "placements"})
+_BELOW_V1 = frozenset({"chat", "completions", "responses", "messages", "models", "cluster", "placements"})
 
 
 def canonical(path: str) -> str:

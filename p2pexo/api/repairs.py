@@ -8,13 +8,15 @@
 
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import uuid4
 
 import trio
 from attrs import define, field
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio.tcp_server import TCPServer
 
-from p2pexo.api.errors import ErrorAnswer, Label, RefusedError, answer_to
+from p2pexo.api.dialects import dialect_of
+from p2pexo.api.errors import TOO_LARGE, ErrorAnswer, RefusedError, answer_to
 
 Scope = dict[str, Any]
 Message = dict[str, Any]
@@ -69,7 +71,7 @@ def bound_body(application: Application, limit: int) -> Application:
     """Answers 413 as soon as a body has grown past ``limit`` bytes."""
 
     async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = _BoundedExchange(receive, send, limit)
+        exchange = _BoundedExchange(receive, send, limit, scope.get("path", ""))
         await application(scope, exchange.receive, exchange.send)
 
     return bounded
@@ -82,6 +84,7 @@ class _BoundedExchange:
     _receive: Receive
     _send: Send
     _limit: int
+    _path: str
     _received: int = field(default=0, init=False)
     _response_started: bool = field(default=False, init=False)
     _refused: bool = field(default=False, init=False)
@@ -102,7 +105,7 @@ class _BoundedExchange:
         return {"type": "http.disconnect"}
 
     async def _refuse(self, message: Message) -> None:
-        answer = _too_large(self._limit)
+        answer = _too_large(self._limit, self._path)
         with trio.move_on_after(LINGER_S, shield=True):
             await self._send(_start_of(answer))
             await self._send({"type": "http.response.body", "body": answer.body, "more_body": True})
@@ -112,9 +115,9 @@ class _BoundedExchange:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _too_large(limit: int) -> ErrorAnswer:
-    label = Label("invalid_request_error", "request_too_large")
-    return answer_to(RefusedError(413, f"the body is larger than {limit >> 20} MiB; send less at once", label))
+def _too_large(limit: int, path: str) -> ErrorAnswer:
+    error = RefusedError(TOO_LARGE, f"the body is larger than {limit >> 20} MiB; send less at once")
+    return answer_to(error, dialect_of(path), f"req_{uuid4().hex}")
 
 
 def _start_of(answer: ErrorAnswer) -> Message:

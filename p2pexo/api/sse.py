@@ -1,4 +1,4 @@
-"""Server-sent events: the two lines that all clients understand, data and comments."""
+"""Server-sent events: data, named or not, and comments."""
 
 MEDIA_TYPE = "text/event-stream; charset=utf-8"
 
@@ -9,6 +9,11 @@ STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 def data(payload: bytes) -> bytes:
     """One event. ``payload`` holds no line break."""
     return b"data: " + payload + b"\n\n"
+
+
+def event(name: str, payload: bytes) -> bytes:
+    """One event of a dialect whose clients look at the ``event:`` line. ``payload`` holds no line break."""
+    return b"event: " + name.encode() + b"\ndata: " + payload + b"\n\n"
 
 
 def comment(text: str) -> bytes:

@@ -11,7 +11,7 @@ import trio
 from quart import Response
 
 from p2pexo.api import sse
-from p2pexo.api.answers import Answer, is_last
+from p2pexo.api.answers import Answer
 from p2pexo.generation.errors import from_report
 from p2pexo.generation.events import Event
 
@@ -25,19 +25,23 @@ SILENCE_S = 10.0
 class WireStream(Protocol):
     """A dialect's view of an answer: what each event is as bytes."""
 
-    def encode(self, event: Event) -> bytes: ...
+    def encode(self, event: Event) -> bytes:
+        """Empty when the event says nothing to the dialect's clients."""
+        ...
+
+    def keep_alive(self) -> bytes:
+        """What is sent when there is nothing to tell, at once and after each SILENCE_S. Empty if the dialect has no word for it."""
+        ...
 
 
 async def writes(answer: Answer, wire: WireStream) -> AsyncGenerator[bytes]:
     """An answer's events as they come; those that are ready together share one write. The first write comes at once."""
-    events = await answer.receive(trio.current_time())
-    yield _encode(wire, events) or sse.KEEP_ALIVE
+    yield _encode(wire, await answer.receive(trio.current_time())) or wire.keep_alive()
     silent_until = trio.current_time() + SILENCE_S
-    while not (events and is_last(events[-1])):
-        events = await answer.receive(silent_until)
-        write = _encode(wire, events)
+    while not answer.ended:
+        write = _encode(wire, await answer.receive(silent_until))
         if write or trio.current_time() >= silent_until:
-            yield write or sse.KEEP_ALIVE
+            yield write or wire.keep_alive()
             silent_until = trio.current_time() + SILENCE_S
 
 
@@ -45,9 +49,9 @@ def _encode(wire: WireStream, events: list[Event]) -> bytes:
     return b"".join(wire.encode(event) for event in events)
 
 
-async def stream(answer: Answer, wire: WireStream) -> Response:
+async def stream(answer: Answer, wire: WireStream, media_type: str = sse.MEDIA_TYPE) -> Response:
     """The response to a request with ``stream: true``. Raises the GenerationError that ended the answer in time."""
     await answer.hold(HOLD_S)
     if answer.failure is not None:
         raise from_report(answer.failure)
-    return Response(writes(answer, wire), headers=sse.STREAM_HEADERS, content_type=sse.MEDIA_TYPE)
+    return Response(writes(answer, wire), headers=sse.STREAM_HEADERS, content_type=media_type)

@@ -21,7 +21,7 @@ def status(rules: AccessRules, who: Caller) -> int:
     try:
         check(rules, who)
     except RefusedError as error:
-        return error.status
+        return error.fault.status
     return 200
 
 

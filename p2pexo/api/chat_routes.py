@@ -1,0 +1,28 @@
+"""The route of OpenAI Chat Completions."""
+
+import time
+from uuid import uuid4
+
+from quart import Quart, Response, request
+
+from p2pexo.api.answers import start_answer
+from p2pexo.api.backend import Cluster, Generator
+from p2pexo.api.chat import ChatCall, read_chat
+from p2pexo.api.chat_wire import ChatStream, Envelope, completion
+from p2pexo.api.exchange import json_response, read_json
+from p2pexo.api.lifetime import lifetime_of
+from p2pexo.api.streaming import stream
+
+
+def add_chat_routes(app: Quart, generator: Generator, cluster: Cluster) -> None:
+    @app.post("/v1/chat/completions")
+    async def chat_completions() -> Response:
+        body = await read_json(request)
+        return await answer(read_chat(body, cluster.resolve_model, f"chatcmpl-{uuid4().hex}"))
+
+    async def answer(call: ChatCall) -> Response:
+        envelope = Envelope(call.request.id, int(time.time()), call.request.model)
+        answer = start_answer(generator, call.request, lifetime_of(request))
+        if call.stream:
+            return await stream(answer, ChatStream(envelope, call.include_usage))
+        return json_response(completion(envelope, [event async for event in answer]))
