@@ -23,7 +23,9 @@ async def produced(
     send, receive = trio.open_memory_channel[T](BUFFERED_EVENTS)
 
     async def run() -> None:
-        async with send:
+        # Not ``async with``: its exit is a checkpoint, where the cancel of a reader that saw the end would take the
+        # place of what ``produce`` raised.
+        with send:
             await produce(send)
 
     try:
