@@ -15,7 +15,7 @@ from networking.libp2p_host import Libp2pTransport
 from networking.overlay import Overlay, OverlaySettings
 from networking.saved import FileState
 from networking.ticket import Cluster, Ticket
-from networking.transport import Address
+from networking.transport import Address, PeerId
 from networking.wire import PROTOCOL_VERSION
 from p2pexo import __version__
 from p2pexo.api.app import create_app
@@ -149,8 +149,9 @@ class Node:
         return StageProcess(spec, environment=environment)
 
     def _add_known_addresses(self, ticket: Ticket | None) -> None:
-        for address in self.settings.peers:
-            self._overlay.add_address(Address(address))
+        for known in self.settings.peers:
+            address, _, peer = known.partition("/p2p/")
+            self._overlay.add_address(Address(address), PeerId(peer) if peer else None)
         for address in ticket.addresses if ticket else ():
             self._overlay.add_address(address, ticket.peer if ticket else None)
 

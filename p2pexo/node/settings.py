@@ -12,7 +12,7 @@ from attrs import field, frozen
 from cyclopts import Group, Parameter, Token
 
 from p2pexo.api.guard import is_loopback
-from p2pexo.node.values import MemoryBudget, SettingsError, parse_address, parse_duration
+from p2pexo.node.values import MemoryBudget, SettingsError, parse_duration, parse_listen_address, parse_peer_address
 
 _NODE = Group("This node", sort_key=1)
 _CLUSTER = Group("Cluster", sort_key=2)
@@ -84,13 +84,15 @@ class NodeSettings:
 
     peers: Annotated[
         tuple[str, ...],
-        _option(_NETWORK, "--peer", metavar="ADDRESS", converter=_each(parse_address), show_default=False),
+        _option(_NETWORK, "--peer", metavar="ADDRESS", converter=_each(parse_peer_address), show_default=False),
     ] = ()
     """Address of another node, such as 192.168.1.7:52416; may be given several times. Needed where nodes can't find one another by themselves, as between subnets."""
 
     listen: Annotated[
         tuple[str, ...],
-        _option(_NETWORK, metavar="ADDRESS", show_default="all addresses, port 52416", converter=_each(parse_address)),
+        _option(
+            _NETWORK, metavar="ADDRESS", show_default="all addresses, port 52416", converter=_each(parse_listen_address)
+        ),
     ] = ("/ip4/0.0.0.0/tcp/52416",)
     """Where other nodes reach this one; may be given several times. Port 0 lets the system choose, which is needed for a second node on one machine. Fewer addresses mean fewer ways in, but also fewer ways to be reached when a cable is out."""
 

@@ -75,31 +75,48 @@ def _positive(count: int, text: str) -> int:
 
 def parse_address(text: str) -> str:
     """A multiaddr, from one, or from ``host:port`` as people write it. Raises ValueError."""
-    if text.startswith("/"):
-        return _checked_multiaddr(text)
-    host, separator, port = text.rpartition(":")
-    if not separator or not host or not _is_port(port):
-        raise ValueError(f"{text!r} is not an address; write one like 192.168.1.7:52416 or /ip4/192.168.1.7/tcp/52416")
-    return f"/{_host_part(host, text)}/tcp/{port}"
+    # Costs more time than all other settings together, and most nodes name no address.
+    from networking.addresses import parse
+
+    try:
+        return parse(text if text.startswith("/") else _multiaddr(text)).address
+    except ValueError:
+        wanted = "192.168.1.7:52416 or /ip4/192.168.1.7/tcp/52416"
+        raise ValueError(f"{text!r} is not an address; write one like {wanted}") from None
 
 
-def _checked_multiaddr(text: str) -> str:
-    parts = text.split("/")
-    if len(parts) < 5 or parts[3] != "tcp" or not _is_port(parts[4]):
-        raise ValueError(f"{text!r} is not an address we can use; it must be like /ip4/192.168.1.7/tcp/52416")
-    return text
+def parse_listen_address(text: str) -> str:
+    """As ``parse_address``, but no name: it may mean any address, and more than one. Raises ValueError."""
+    address = parse_address(text)
+    if address.startswith("/dns"):
+        raise ValueError(f"{text!r} names a host; write the IP address of this machine to listen on")
+    return address
 
 
-def _host_part(host: str, text: str) -> str:
+def parse_peer_address(text: str) -> str:
+    """As ``parse_address``; ``/p2p/ID`` may follow, and then only that peer is accepted there. Raises ValueError."""
+    from networking.identity import public_key_of
+    from networking.transport import PeerId
+
+    address, separator, peer = text.partition("/p2p/")
+    try:
+        _ = public_key_of(PeerId(peer)) if separator else None
+    except ValueError:
+        raise ValueError(f"{text!r}: {peer!r} is not the id of a node; copy it again, or leave out /p2p/…") from None
+    return parse_address(address) + separator + peer
+
+
+def _multiaddr(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    return f"/{_host_part(host)}/tcp/{port}"
+
+
+def _host_part(host: str) -> str:
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:
         address = ipaddress.ip_address(bare)
     except ValueError:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", bare):
-            raise ValueError(f"{text!r} has no usable host; write an IP address or a host name") from None
+            raise
         return f"dns/{bare}"
     return f"ip{address.version}/{address}"
-
-
-def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) <= 65535

@@ -1,6 +1,18 @@
+from collections.abc import Callable
+
 import pytest
 
-from p2pexo.node.values import MemoryBudget, format_size, parse_address, parse_duration, parse_size
+from p2pexo.node.values import (
+    MemoryBudget,
+    format_size,
+    parse_address,
+    parse_duration,
+    parse_listen_address,
+    parse_peer_address,
+    parse_size,
+)
+
+PEER = "12D3KooWC9dwWUD23EThBcLDcAkN1CbZdb4Aqgo5Ugk8oR1YZXEY"
 
 
 @pytest.mark.parametrize(
@@ -87,9 +99,42 @@ def test_addresses_are_host_and_port_or_multiaddrs(text: str, address: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":1", "host:x", "host:70000", "a b:1", "/ip4/1.2.3.4/udp/1", "/ip4/1.2.3.4"]
+    "text",
+    [
+        "",
+        "host",
+        "host:",
+        ":1",
+        "host:x",
+        "host:70000",
+        "a b:1",
+        "/ip4/1.2.3.4/udp/1",
+        "/ip4/1.2.3.4",
+        "/ip4/999.1.1.1/tcp/1",
+        "/ip4/::1/tcp/1",
+        "/foo/bar/tcp/1",
+        f"/ip4/10.0.0.1/tcp/1/p2p/{PEER}",
+    ],
 )
-def test_an_address_that_is_none_is_named_in_the_error(text: str):
-    with pytest.raises(ValueError) as caught:
-        parse_address(text)
+@pytest.mark.parametrize("parse", [parse_address, parse_listen_address])
+def test_an_address_that_is_none_is_named_in_the_error(text: str, parse: Callable[[str], str]):
+    with pytest.raises(ValueError, match="is not an address; write one like") as caught:
+        parse(text)
     assert repr(text) in str(caught.value)
+
+
+def test_nobody_listens_on_a_name():
+    assert parse_listen_address("127.0.0.1:0") == "/ip4/127.0.0.1/tcp/0"
+    with pytest.raises(ValueError, match="'localhost:1' names a host"):
+        parse_listen_address("localhost:1")
+
+
+@pytest.mark.parametrize("text", ["studio.local:1", "/ip4/10.0.0.1/tcp/1", f"/ip4/10.0.0.1/tcp/1/p2p/{PEER}"])
+def test_an_address_of_a_peer_may_name_it(text: str):
+    assert parse_peer_address(text).endswith(f"/tcp/1{text.partition('/tcp/1')[2]}")
+
+
+@pytest.mark.parametrize("id", ["", "12D3Koo", "0OIl"])
+def test_what_is_no_peer_id_is_refused(id: str):
+    with pytest.raises(ValueError, match="is not the id of a node"):
+        parse_peer_address(f"/ip4/10.0.0.1/tcp/1/p2p/{id}")
