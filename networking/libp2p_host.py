@@ -72,6 +72,7 @@ class Libp2pTransport:
         self._topics: list[str] = []
         self._connections: dict[SwarmConn, Libp2pConnection] = {}
         self._bound: tuple[Address, ...] = ()
+        self._reachable: tuple[Address, ...] = ()
         self._host: IHost | None = None
         self._gossip: Gossip | None = None
         self._listener: TransportListener | None = None
@@ -83,7 +84,11 @@ class Libp2pTransport:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        return reachable(self._bound)
+        try:
+            self._reachable = reachable(self._bound)
+        except OSError as error:  # asking takes a descriptor, and there may be none left
+            logger.debug("the interfaces can't be read (%s); the addresses known last count", error)
+        return self._reachable
 
     def register(self, protocol: str) -> None:
         self._refuse_when_started("register a protocol")

@@ -25,6 +25,7 @@ from libp2p.transport.exceptions import SecurityUpgradeFailure
 from multiaddr import Multiaddr
 
 from networking import repairs
+from networking.handshakes import Handshakes
 from networking.transport import PeerId
 
 repairs.apply()
@@ -56,6 +57,7 @@ def make_host(seed: bytes, network_key: str, refusal: Refusal) -> IHost:
     )
     swarm = swarm_of(host)
     # Its limits count connections, rates and the machine's free memory; a machine full of work would let nobody in.
+    # What strangers may cost is bounded where they shake hands.
     swarm.set_resource_manager(None)
     _guard(swarm, refusal)
     return host
@@ -91,12 +93,14 @@ def wire_of(swarm_conn: SwarmConn) -> trio.SocketStream:
 def _guard(swarm: Swarm, refusal: Refusal) -> None:
     """Ask about each peer at the first moment its id is certain, before libp2p registers anything of it."""
     security = swarm.upgrader.security_multistream
+    handshakes = Handshakes()
 
     async def upgrade_security(raw_conn: IRawConnection, is_initiator: bool, peer_id: ID | None = None) -> ISecureConn:
         if is_initiator:
             secure = await security.secure_outbound(raw_conn, cast(ID, None))  # noise takes None for anyone
         else:
-            secure = await security.secure_inbound(raw_conn)
+            with handshakes.one_more():
+                secure = await security.secure_inbound(raw_conn)
         found = secure.get_remote_peer()
         reason = refusal(PeerId(str(found)))
         if peer_id is not None and found != peer_id:

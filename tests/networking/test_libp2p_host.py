@@ -1,7 +1,8 @@
 """The transport on real hosts, on loopback."""
 
+import errno
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,7 +11,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from networking import addresses, libp2p_host
+from networking import addresses, handshakes, libp2p_host
 from networking.identity import Identity
 from networking.libp2p_host import Libp2pTransport
 from networking.ticket import Cluster
@@ -293,6 +294,61 @@ def test_a_machine_that_accepts_and_stays_silent_is_given_up(tmp_path: Path) -> 
             address = addresses.from_socket_name(silent.socket.getsockname())
             with mock.patch.object(libp2p_host, "DIAL_LIMIT", 0.2), pytest.raises(DialError, match=r"waited 0\.2 s"):
                 await a.transport.dial(address)
+
+    on_peers(tmp_path, test)
+
+
+async def silent_connection(address: Address) -> trio.SocketStream:
+    endpoint = addresses.parse(address)
+    return await trio.open_tcp_stream(endpoint.host, endpoint.port)
+
+
+async def ended(stream: trio.SocketStream) -> None:
+    with suppress(trio.BrokenResourceError):
+        while await stream.receive_some():
+            pass
+
+
+def test_a_flood_of_silent_strangers_is_pushed_out_and_keeps_nobody_from_connecting(tmp_path: Path) -> None:
+    gone: list[trio.SocketStream] = []
+
+    async def watch(stranger: trio.SocketStream, oldest_gone: trio.Event) -> None:
+        await ended(stranger)
+        gone.append(stranger)
+        if len(gone) == 100 - handshakes.MAX_HANDSHAKES:
+            oldest_gone.set()
+
+    async def test(start: Start) -> None:
+        member, friend = await start("a"), await start("b")
+        address, oldest_gone = member.transport.addresses[0], trio.Event()
+        async with trio.open_nursery() as nursery:
+            strangers = [await silent_connection(address) for _ in range(100)]
+            for stranger in strangers:
+                nursery.start_soon(watch, stranger, oldest_gone)
+            await oldest_gone.wait()
+            await connect(friend, member)
+            assert not set(gone) & set(strangers[-handshakes.MAX_HANDSHAKES + 1 :])
+            nursery.cancel_scope.cancel()
+
+    with mock.patch.object(handshakes, "HANDSHAKE_LIMIT", 1000):
+        on_peers(tmp_path, test)
+
+
+def test_a_stranger_that_stays_silent_is_sent_away(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        member = await start("a")
+        with mock.patch.object(handshakes, "HANDSHAKE_LIMIT", 0.1):
+            await ended(await silent_connection(member.transport.addresses[0]))
+
+    on_peers(tmp_path, test)
+
+
+def test_without_descriptors_the_addresses_known_last_count(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        transport = (await start("a")).transport
+        known = transport.addresses
+        with mock.patch.object(libp2p_host, "reachable", side_effect=OSError(errno.EMFILE, "Too many open files")):
+            assert known and transport.addresses == known
 
     on_peers(tmp_path, test)
 
