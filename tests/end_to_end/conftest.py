@@ -1,6 +1,8 @@
 """One cluster of three real nodes for all tests that leave it as they found it."""
 
+import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Generator
@@ -10,14 +12,16 @@ import openai
 import pytest
 from end_to_end.cluster import RealCluster, real_cluster
 
+from p2pexo.models import gguf
 from p2pexo.models.catalogue import EMBEDDED
 from p2pexo.models.store import Store
 
 
 @pytest.fixture(scope="session")
 def cache() -> Path:
-    """Kept between runs: the embedded model is imported once."""
-    return Path(tempfile.gettempdir()) / "p2pexo-test-cache"
+    """Kept between runs as long as the importer is the same: the embedded model is imported once."""
+    importer = b"".join(file.read_bytes() for file in sorted(Path(gguf.__file__).parent.glob("gguf*.py")))
+    return Path(tempfile.gettempdir()) / f"p2pexo-test-{os.getuid()}-{hashlib.sha256(importer).hexdigest()[:12]}"
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import pytest
 from end_to_end.cluster import EMBEDDED_MODEL, RealCluster, RealNode, real_cluster, wait_for
 
 STORY = "Tell me a long story about a ship."
@@ -46,17 +47,17 @@ def placed_on_followers_only(cluster: RealCluster, stages: int) -> RealNode:
     return leader
 
 
-def test_a_follower_killed_in_the_middle_of_an_answer_is_told_and_the_cluster_recovers(
-    cache: Path, tmp_path: Path
+@pytest.mark.parametrize("rank", ["first", "later"])
+def test_a_node_killed_in_the_middle_of_an_answer_is_told_and_the_cluster_recovers(
+    cache: Path, tmp_path: Path, rank: str
 ) -> None:
     with real_cluster(tmp_path, 3, ("--cache", str(cache))) as cluster:
-        leader = cluster.leader()
+        cluster.leader()
         placement = cluster.place(min_stages=3)
-        expected = ask(leader)
-        asked = leader
-        victim = next(
-            cluster.node_of(stage.peer) for stage in placement.stages if cluster.node_of(stage.peer) is not asked
-        )
+        by_rank = [cluster.node_of(stage.peer) for stage in placement.stages]
+        asked = by_rank[2]
+        victim = by_rank[0] if rank == "first" else by_rank[1]
+        expected = ask(asked)
         lines: list[str] = []
         killed_at = None
         for line in stream_lines(asked, max_tokens=1500):
