@@ -39,7 +39,8 @@ class Surroundings:
     fetch: Fetch
     start_stage: StartStage
     sign: Sign
-    link_hosts: tuple[str, ...]
+    link_hosts: Callable[[], tuple[str, ...]]
+    """Where stages can listen at the moment."""
     models_changed: Callable[[], None]
 
 
@@ -52,6 +53,7 @@ class StageKeeper:
         self.done = trio.Event()
         self._around = around
         self._scope = trio.CancelScope()
+        self._life = trio.CancelScope()
         self._status = StageStatus(StagePhase.STARTING)
         self._told: StageFact | None = None
         self._joined: Neighbours | None = None
@@ -62,10 +64,18 @@ class StageKeeper:
         self._scope.cancel()
 
     def renew(self, assignment: Assignment) -> None:
-        """The same layers under a newer epoch: a living process goes on, one that was given up is tried again."""
+        """The same layers under a newer epoch: a living process goes on, one that was given up is tried again.
+
+        One that listens where this machine no longer is could not be linked, and gives way to another.
+        """
         self.assignment = assignment
         self._renewed.set()
-        self._tell(StageStatus(StagePhase.STARTING) if self._status.phase is StagePhase.FAILED else self._status)
+        hosts = self._around.link_hosts()
+        if any(endpoint.host not in hosts for endpoint in self._status.endpoints):
+            self._life.cancel()
+            self._tell(StageStatus(StagePhase.STARTING, "this machine's addresses have changed"))
+        else:
+            self._tell(StageStatus(StagePhase.STARTING) if self._status.phase is StagePhase.FAILED else self._status)
 
     def meet(self, neighbours: Neighbours) -> None:
         """Join the ring with these neighbours, unless that was done or is not the time."""
@@ -128,7 +138,7 @@ class StageKeeper:
 
     async def _run_process(self, directory: Path) -> tuple[bool, str]:
         """One life of the process: whether it got its layers loaded, and why it ended."""
-        spec = StageSpec(self.assignment.placement, self.assignment.rank, directory, self._around.link_hosts)
+        spec = StageSpec(self.assignment.placement, self.assignment.rank, directory, self._around.link_hosts())
         try:
             stage = self._around.start_stage(spec)
         except Exception as error:  # whatever the disk came up with, such as a folder that is somebody else's
@@ -140,6 +150,7 @@ class StageKeeper:
         self.stage = stage
         try:
             async with trio.open_nursery() as nursery:
+                self._life = nursery.cancel_scope
                 nursery.start_soon(self._relay_statuses, stage)
                 nursery.start_soon(_join_rings, stage, to_join)
                 await stage.run()

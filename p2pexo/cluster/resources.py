@@ -14,17 +14,11 @@ import psutil
 
 from p2pexo.cluster.facts import NodeFacts
 
-BUDGET_SHARE = 0.75
-"""Share of the machine's memory that placements may use when ``--memory`` says nothing. Raise it and larger models fit on
-fewer machines; lower it and more is left for everything else on them."""
-
 LOOPBACK_HOSTS = ("127.0.0.1",)
 
 
-def measure(
-    name: str, *, version: str, api_url: str, memory_budget: int | None = None, link_hosts: tuple[str, ...]
-) -> NodeFacts:
-    """The node's facts as they are now; ``memory_budget`` in bytes, None for the default share."""
+def measure(name: str, *, version: str, api_url: str, memory_budget: int, link_hosts: tuple[str, ...]) -> NodeFacts:
+    """The node's facts as they are now; ``memory_budget`` in bytes."""
     memory = psutil.virtual_memory()
     return NodeFacts(
         name=name,
@@ -32,16 +26,12 @@ def measure(
         version=version,
         device=device(),
         memory_total=memory.total,
-        memory_budget=default_budget(memory.total) if memory_budget is None else memory_budget,
+        memory_budget=memory_budget,
         memory_free=memory.available,
         api_url=api_url,
         link_hosts=link_hosts,
         dense=device() == "cpu",
     )
-
-
-def default_budget(memory_total: int) -> int:
-    return int(memory_total * BUDGET_SHARE)
 
 
 def device() -> str:
@@ -59,10 +49,8 @@ def machine() -> str:
     return f"{platform.system()} {platform.machine()}, {os.cpu_count() or 1} cores, {memory}"
 
 
-def link_hosts(*, loopback_only: bool) -> tuple[str, ...]:
+def link_hosts() -> tuple[str, ...]:
     """Addresses to listen on: IPv4 first, then IPv6, no link-local ones; loopback if the machine has no others."""
-    if loopback_only:
-        return LOOPBACK_HOSTS
     up = {name for name, state in psutil.net_if_stats().items() if state.isup}
     found = [
         ipaddress.ip_address(address.address)

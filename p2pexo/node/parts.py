@@ -9,6 +9,7 @@ import structlog
 import trio
 from attrs import evolve
 
+from networking.addresses import parse
 from networking.discovery import Discovery, Sighting
 from networking.identity import Identity, verify
 from networking.libp2p_host import Libp2pTransport
@@ -33,6 +34,7 @@ from p2pexo.cluster.worker import Worker
 from p2pexo.engine.blas import Blas, prepare_blas
 from p2pexo.engine.environment import private_directory, stage_environment
 from p2pexo.models.store import Store
+from p2pexo.node.announcing import keep_announced
 from p2pexo.node.notices import Notices
 from p2pexo.node.settings import NodeSettings
 from p2pexo.ring.stage import StageSpec
@@ -114,20 +116,21 @@ class Node:
         url: str = await serving.start(
             partial(serve, self._app, host=self.settings.api_host, port=self.settings.api_port)
         )
-        self._api_url = reachable_url(url, stage_hosts(self.settings))
-        log.info("serving", url=self._api_url)
+        self._api_url = url
+        log.info("serving", url=reachable_url(url, stage_hosts(self.settings)))
         for duty in (self._reporter.run, self._leader.run, self._worker.run):
             duties.start_soon(duty)
         if self.settings.mdns and not is_loopback_only(self.settings):
-            duties.start_soon(self._discovery().run)
+            duties.start_soon(keep_announced, self._overlay, self._sighting, self._announce)
 
     def _measure(self) -> NodeFacts:
+        hosts = stage_hosts(self.settings)
         facts = measure(
             self.settings.display_name,
             version=__version__,
-            api_url=self._api_url,
+            api_url=reachable_url(self._api_url, hosts),
             memory_budget=self.settings.memory.of(psutil.virtual_memory().total),
-            link_hosts=stage_hosts(self.settings),
+            link_hosts=hosts,
         )
         return evolve(facts, dense=is_dense(self.settings.precision))
 
@@ -137,7 +140,7 @@ class Node:
             fetch=in_thread(self._store),
             start_stage=self._start_stage,
             sign=identity.sign,
-            link_hosts=stage_hosts(self.settings),
+            link_hosts=partial(stage_hosts, self.settings),
             models_changed=self._reporter.models_changed,
         )
 
@@ -155,15 +158,17 @@ class Node:
         for address in ticket.addresses if ticket else ():
             self._overlay.add_address(address, ticket.peer if ticket else None)
 
-    def _discovery(self) -> Discovery:
-        me = Sighting(
+    def _sighting(self) -> Sighting:
+        return Sighting(
             self._overlay.me,
             self._transport.addresses,
             self._cluster.name,
             self._cluster.fingerprint,
             PROTOCOL_VERSION,
         )
-        return Discovery(me, self._seen, service=SERVICE)
+
+    async def _announce(self, sighting: Sighting) -> None:
+        await Discovery(sighting, self._seen, service=SERVICE).run()
 
     def _seen(self, sighting: Sighting) -> None:
         if sighting.peer == self._overlay.me:
@@ -193,8 +198,11 @@ def reachable_url(url: str, hosts: tuple[str, ...]) -> str:
 
 
 def stage_hosts(settings: NodeSettings) -> tuple[str, ...]:
-    """A node that others can reach on loopback alone links its stages there, too."""
-    return link_hosts(loopback_only=is_loopback_only(settings))
+    """Stages listen where the overlay does: on the addresses it was told, or on all that this machine has at the moment."""
+    endpoints = [parse(address) for address in settings.listen_addresses]
+    if any(endpoint.is_wildcard for endpoint in endpoints):
+        return link_hosts()
+    return tuple(dict.fromkeys(endpoint.host for endpoint in endpoints))
 
 
 def is_loopback_only(settings: NodeSettings) -> bool:

@@ -81,7 +81,7 @@ class PretendedStage:
                 phase=StagePhase.LISTENING,
                 progress=1.0,
                 certificate=f"certificate {number}",
-                endpoints=(Endpoint("127.0.0.1", number),),
+                endpoints=tuple(Endpoint(host, number) for host in self.spec.listen_hosts),
             )
             await self._crashed.wait()
             reason = "killed by SIGKILL"
@@ -188,7 +188,7 @@ class Node:
             fetch=self.store.fetch_slowly,
             start_stage=lambda spec: rehearsal.start_stage(spec, name),
             sign=self._sign,
-            link_hosts=("127.0.0.1",),
+            link_hosts=lambda: tuple(rehearsal.hosts),
             models_changed=self.reporter.models_changed,
         )
         self.worker = Worker(around, _verify)
@@ -230,6 +230,8 @@ class Rehearsal:
         self.states: defaultdict[str, MemoryState] = defaultdict(MemoryState)
         """What the nodes keep on disk, over restarts."""
         self.stages: list[PretendedStage] = []
+        self.hosts = ["127.0.0.1"]
+        """Where stages can listen at the moment."""
         self.load_s = 1.0
         self.unable: set[str] = set()
         """Names of nodes on which no stage can be loaded, for this ``reason``."""

@@ -170,6 +170,21 @@ def test_a_lost_link_alone_costs_no_process(rehearse) -> None:
     rehearse(story)
 
 
+def test_a_stage_of_a_machine_that_changed_its_network_listens_anew(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+        await desk.nodes["a"].control.place(place(2))
+        await desk.until_ready("a", "b")
+        stages = desk.running()
+        desk.hosts = ["10.0.0.5"]
+        stages[0].lose_link()
+        await desk.until(lambda: all(stage.ended for stage in stages))
+        await desk.until_ready("a", "b")
+        assert {stage.endpoint.split(":")[0] for stage in desk.nodes["a"].placement().stages} == {"10.0.0.5"}
+
+    rehearse(story)
+
+
 def test_a_follower_that_comes_back_takes_up_its_stage_again(rehearse) -> None:
     async def story(desk) -> None:
         await desk.add("a", "b", a=80_000, b=80_000)

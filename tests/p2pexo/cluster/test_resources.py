@@ -8,17 +8,12 @@ from p2pexo.cluster.reporter import MEANINGFUL_SHARE, is_worth_telling
 
 
 def test_a_node_measures_itself() -> None:
-    facts = resources.measure("mini", version="1", api_url="http://x", link_hosts=("127.0.0.1",))
+    facts = resources.measure("mini", version="1", api_url="http://x", memory_budget=5, link_hosts=("127.0.0.1",))
     assert facts.name == "mini"
-    assert 0 < facts.memory_budget < facts.memory_total
+    assert facts.memory_budget == 5
     assert 0 < facts.memory_free <= facts.memory_total
     assert facts.machine.endswith("GB")
     assert facts.device in ("cpu", "gpu")
-
-
-def test_a_budget_of_ones_own_is_taken_as_it_is() -> None:
-    facts = resources.measure("mini", version="1", api_url="", memory_budget=5, link_hosts=())
-    assert facts.memory_budget == 5
 
 
 @pytest.mark.parametrize(
@@ -31,19 +26,15 @@ def test_metal_is_on_apple_silicon_only(monkeypatch, system: str, machine: str, 
     assert resources.device() == device
 
 
-def test_a_loopback_cluster_links_on_loopback() -> None:
-    assert resources.link_hosts(loopback_only=True) == ("127.0.0.1",)
-
-
 def test_link_hosts_are_addresses_that_others_may_dial() -> None:
-    hosts = [ipaddress.ip_address(host) for host in resources.link_hosts(loopback_only=False)]
+    hosts = [ipaddress.ip_address(host) for host in resources.link_hosts()]
     assert hosts
     assert not any(host.is_link_local for host in hosts)
     assert [host.version for host in hosts] == sorted(host.version for host in hosts)
 
 
 def test_only_a_meaningful_change_of_free_memory_is_told() -> None:
-    told = resources.measure("mini", version="1", api_url="", link_hosts=())
+    told = resources.measure("mini", version="1", api_url="", memory_budget=5, link_hosts=())
     step = int(told.memory_total * MEANINGFUL_SHARE)
     assert not is_worth_telling(told, told)
     assert not is_worth_telling(told, evolve(told, memory_free=told.memory_free - step // 2))

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from p2pexo.node import parts
 from p2pexo.node.parts import access_rules, is_dense, reachable_url, stage_hosts
 from p2pexo.node.settings import NodeSettings
 
@@ -26,9 +27,21 @@ def test_a_node_never_loads_mlx() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_node_on_loopback_links_its_stages_there() -> None:
-    assert stage_hosts(NodeSettings(loopback=True)) == ("127.0.0.1",)
-    assert stage_hosts(NodeSettings(listen=("/ip4/127.0.0.1/tcp/0", "/ip6/::1/tcp/0"))) == ("127.0.0.1",)
+@pytest.mark.parametrize(
+    ("settings", "hosts"),
+    [
+        (NodeSettings(loopback=True), ("127.0.0.1",)),
+        (NodeSettings(listen=("/ip4/127.0.0.1/tcp/0", "/ip6/::1/tcp/0")), ("127.0.0.1", "::1")),
+        (NodeSettings(listen=("/ip4/10.0.0.5/tcp/1", "/ip4/10.0.0.5/tcp/2")), ("10.0.0.5",)),
+        (NodeSettings(), ("192.168.1.7",)),
+        (NodeSettings(listen=("/ip4/10.0.0.5/tcp/1", "/ip6/::/tcp/1")), ("192.168.1.7",)),
+    ],
+)
+def test_stages_listen_where_the_overlay_does(
+    monkeypatch: pytest.MonkeyPatch, settings: NodeSettings, hosts: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(parts, "link_hosts", lambda: ("192.168.1.7",))
+    assert stage_hosts(settings) == hosts
 
 
 @pytest.mark.parametrize(("precision", "dense"), [("dequantise", True), ("keep", False)])
