@@ -9,19 +9,20 @@ import trio
 from attrs import evolve
 
 from networking.overlay import Overlay
-from networking.transport import PeerId, TransportError
+from networking.transport import MAX_FRAME_BYTES, PeerId, TransportError
 from p2pexo.cluster.control import Control
 from p2pexo.cluster.observed import observe
 from p2pexo.generation.codec import DecodeError, decode_event, encode
 from p2pexo.generation.errors import (
     EngineError,
     GenerationError,
+    InvalidRequestError,
     PlacementDeletedError,
     RingBrokenError,
     UnavailableError,
     from_report,
 )
-from p2pexo.generation.events import Event, Failed, Finished, Waiting
+from p2pexo.generation.events import Delta, Event, Failed, Finished, Started, Waiting
 from p2pexo.generation.request import Request
 from p2pexo.ring.plan import Placement
 from p2pexo.serving.calls import GENERATE_PROTOCOL, GenerateCall
@@ -32,6 +33,9 @@ from p2pexo.serving.waiting import RingFinder
 
 RETRY_PAUSE_S = 0.2
 """After a ring that looked ready turned a request away: the facts that say otherwise are on their way."""
+
+CALL_OVERHEAD_BYTES = 1024
+"""What a request gains on its way to the ring: the placement's id, a seed, and the number of the attempt."""
 
 Events = AbstractAsyncContextManager[trio.MemoryReceiveChannel[Event]]
 
@@ -50,6 +54,7 @@ class Router:
 
         async def produce(send: trio.MemorySendChannel[Event]) -> None:
             try:
+                _check_size(request)
                 await self._carry(_seeded(request), _Answer(send))
             except GenerationError as error:
                 await send.send(Failed(error.report()))
@@ -106,15 +111,20 @@ class Router:
 
 
 class _Answer:
-    """What the client has been sent."""
+    """What the client has been sent. As long as ``has_begun`` is false it has no token, and nothing is lost with the ring."""
 
     def __init__(self, channel: trio.MemorySendChannel[Event]) -> None:
         self._channel = channel
         self._told = ""
+        self._has_started = False
         self.has_begun = False
 
     async def send(self, event: Event) -> None:
-        self.has_begun = self.has_begun or not isinstance(event, Waiting)
+        """Another attempt starts anew, but the client hears only once that its answer has."""
+        if isinstance(event, Started) and self._has_started:
+            return
+        self._has_started = self._has_started or isinstance(event, Started)
+        self.has_begun = self.has_begun or isinstance(event, Delta)
         await self._channel.send(event)
 
     async def tell(self, reason: str) -> None:
@@ -140,6 +150,14 @@ async def _receive_events(
         await send.send(Failed(EngineError(f"{peer} sent an event that can't be read: {error}").report()))
     finally:
         stream.abort()
+
+
+def _check_size(request: Request) -> None:
+    """The same on the node of stage 0 as elsewhere. Raises InvalidRequestError."""
+    size = len(encode(request)) + CALL_OVERHEAD_BYTES
+    if size > MAX_FRAME_BYTES:
+        sizes = f"{size / 1e6:.1f} MB, and at most {MAX_FRAME_BYTES / 1e6:.1f} MB can be carried"
+        raise InvalidRequestError(f"the messages are too long: the request takes {sizes}", param="messages")
 
 
 def _seeded(request: Request) -> Request:

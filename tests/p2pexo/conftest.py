@@ -116,6 +116,7 @@ class PretendedStage:
     async def _answer(self, send: trio.MemorySendChannel[Event]) -> None:
         async with send:
             await send.send(Started(5)) if self.status.phase is StagePhase.READY else None
+            await trio.sleep(self._rehearsal.prefill_s)
             for index in range(10):
                 if self.status.phase is not StagePhase.READY:
                     await send.send(Failed(RingBrokenError(self.status.reason).report()))
@@ -233,6 +234,8 @@ class Rehearsal:
         self.hosts = ["127.0.0.1"]
         """Where stages can listen at the moment."""
         self.load_s = 1.0
+        self.prefill_s = 0.0
+        """Between the start of an answer and its first token."""
         self.unable: set[str] = set()
         """Names of nodes on which no stage can be loaded, for this ``reason``."""
         self.reason = "model.safetensors is cut short"

@@ -133,6 +133,56 @@ def test_a_node_lost_in_the_middle_of_an_answer_fails_it_and_the_next_request_wo
     rehearse(story)
 
 
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_a_node_lost_before_the_first_token_costs_the_client_nothing(rehearse, victim: str) -> None:
+    async def story(desk) -> None:
+        desk.prefill_s = 20.0
+        await placed(desk, "a", "b", "c", "d", d=1000, min_stages=3)
+        async with desk.nodes["d"].router.generate(request()) as events:
+            received: list[Event] = [await events.receive()]
+            await desk.remove(victim)
+            received += [event async for event in events]
+        assert text_of(received) == "0 1 2 3 4 5 6 7 8 9 "
+        assert isinstance(received[-1], Finished)
+        assert sum(isinstance(event, Started) for event in received) == 1
+
+    rehearse(story)
+
+
+def test_every_request_on_a_ring_ends_when_the_process_of_stage_0_dies(rehearse) -> None:
+    async def story(desk) -> None:
+        desk.prefill_s = 20.0
+        await placed(desk, "a", "b", "c", c=1000)
+        first = desk.nodes["a"].placement().stages[0].node
+        ends: list[Event] = []
+
+        async def ask(name: str, number: int) -> None:
+            ends.append((await answer(desk.nodes[name], request(f"{name}{number}")))[-1])
+
+        async with trio.open_nursery() as nursery:
+            for name in "abc":
+                for number in range(5):
+                    nursery.start_soon(ask, name, number)
+            await desk.until(lambda: len(desk.stage_on(first).requests) == 15)
+            desk.stage_on(first).crash()
+        assert [type(end) for end in ends] == [Finished] * 15
+
+    rehearse(story)
+
+
+@pytest.mark.parametrize("asker", ["a", "b", "c"])
+def test_a_request_that_no_stream_carries_is_refused_alike_on_every_node(rehearse, asker: str) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c")
+        large = Request("r1", MODEL, (Message(Role.USER, "x" * (17 << 20)),))
+        error = failure(await answer(desk.nodes[asker], large))
+        assert (error.kind, error.param) == ("invalid_request", "messages")
+        assert "17.8 MB" in error.message
+        assert "16.8 MB" in error.message
+
+    rehearse(story)
+
+
 def test_the_death_of_the_leader_breaks_no_answer_and_delays_no_request(rehearse) -> None:
     async def story(desk) -> None:
         await placed(desk, "a", "b", "c", a=1000)
