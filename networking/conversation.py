@@ -1,7 +1,7 @@
 """What one peer says and hears on its control connections (pure): hello, heartbeats, digests and deltas, questions about others."""
 
 from networking.actions import Close, Outbox, Warn
-from networking.documents import Documents
+from networking.documents import Documents, News
 from networking.links import Link, Links
 from networking.membership import AskOthers, CloseStale, Died, Membership, Verdict
 from networking.notices import Warnings
@@ -14,7 +14,6 @@ from networking.wire import (
     Ask,
     Delta,
     Digest,
-    DocumentVersion,
     Duplicate,
     Goodbye,
     Heartbeat,
@@ -78,7 +77,7 @@ class Conversation:
         """A gossip message: only deltas, which their owners have signed, mean anything there."""
         message = self._read(now, GOSSIP, data)
         if isinstance(message, Delta):
-            self._on_delta(now, message)
+            self._on_delta(now, GOSSIP, message)
             self._admit(now)
 
     def tick(self, now: float) -> None:
@@ -160,7 +159,7 @@ class Conversation:
         elif isinstance(message, Digest):
             self._on_digest(now, link, message)
         elif isinstance(message, Delta):
-            self._on_delta(now, message)
+            self._on_delta(now, link.peer, message)
         elif isinstance(message, Ask):
             self._on_ask(now, link, message.about)
         elif isinstance(message, Answer):
@@ -275,7 +274,7 @@ class Conversation:
         return self._documents.structural_hash(self._beliefs.members)
 
     def _digest_for(self, link: Link, *, answer: bool = False) -> Digest:
-        """What is held of the members, and of the receiver, which has to know of an old life of its own."""
+        """What is held of the members, and of the receiver, which is to tell the rest of itself."""
         return Digest(self._documents.digest([*self._beliefs.members, link.peer]), answer)
 
     def _tell(self, link: Link, owners: list[PeerId]) -> None:
@@ -285,33 +284,36 @@ class Conversation:
 
     def _on_digest(self, now: float, link: Link, digest: Digest) -> None:
         link.digest = digest
-        of_me = digest.documents.get(self._me)
-        if of_me is not None:
-            self._defend_life(now, of_me.life)
-        self._tell(link, self._beliefs.members)
+        # Of itself, too: what is left of a life that it has forgotten, so that it can outbid it.
+        self._tell(link, sorted({*self._beliefs.members, link.peer}))
         if digest.answer:
             self._outbox.send(link.connection, self._digest_for(link))
 
-    def _on_delta(self, now: float, delta: Delta) -> None:
-        if delta.owner == self._me:
-            self._defend_life(now, delta.life)
+    def _on_delta(self, now: float, sender: PeerId, delta: Delta) -> None:
+        try:
+            news = self._documents.read(delta)
+        except MalformedMessageError as error:
+            self._drop(now, sender, str(error))
             return
-        process = self._links.process_of(delta.owner)
-        if process is None or process == delta.life.process:
-            self._outbox.changed |= self._documents.apply(now, delta)
-            return
-        held = self._documents.reached(delta.owner)
-        if held is None or held.life < delta.life:
-            self._report_life(delta)
+        owner, life = news.head.owner, news.head.life
+        process = self._links.process_of(owner)
+        if owner == self._me:
+            self._defend_life(life)
+        elif process is None or process == life.process:
+            self._outbox.changed |= self._documents.take(now, news)
+        else:
+            self._report_life(news)
 
-    def _report_life(self, delta: Delta) -> None:
+    def _report_life(self, news: News) -> None:
         """Facts of another process than the connected one must not win; its owner has to know, so that it can outbid them."""
-        for link in self._links.accepted_of(delta.owner):
-            self._outbox.send(link.connection, Digest({delta.owner: DocumentVersion(delta.life, 0)}))
+        held = self._documents.reached(news.head.owner)
+        if held is None or held.life < news.head.life:
+            for link in self._links.accepted_of(news.head.owner):
+                self._outbox.send(link.connection, Delta(news.signed))
 
-    def _defend_life(self, now: float, life: Life) -> None:
+    def _defend_life(self, life: Life) -> None:
         mine = self._documents.life
         if life.process != mine.process and life > mine and life.incarnation < MAX_COUNTER:
-            self._documents.outbid(now, life)
+            self._documents.outbid(life)
             self._outbox.changed = True
             self.tell_document()

@@ -1,7 +1,8 @@
 """What everyone knows: each peer's own document of versioned facts, and how copies of it become equal (pure).
 
 Scuttlebutt reconciliation (van Renesse et al., 2008), as in Cassandra and chitchat: a digest says how much of each document
-is held, a delta carries what is missing. Only the owner raises versions, and it signs every fact, so anybody may hand them on.
+is held, a delta carries what is missing. Only the owner raises versions. It signs every fact, and a head that lists them, so
+anybody may hand them on and nobody can change, delete or invent any.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,10 +15,12 @@ from networking.wire import (
     Delta,
     DocumentVersion,
     Fact,
+    Head,
     Life,
     MalformedMessageError,
-    SignedFact,
+    Signed,
     decode_fact,
+    decode_head,
     encode_value,
 )
 
@@ -33,8 +36,6 @@ class FactTooLargeError(ValueError):
 
 @frozen
 class DocumentSettings:
-    tombstone_s: float = 600.0
-    """How long a deleted key is remembered. Lowered, peers that were away fetch whole documents more often; raised, more memory."""
     retention_s: float = 600.0
     """How long the document of a peer that is gone is kept. Lowered, a returning peer sends all again; raised, more memory."""
 
@@ -42,32 +43,58 @@ class DocumentSettings:
 @frozen
 class _Held:
     fact: Fact
-    signed: SignedFact
-    held_since: float
+    signed: Signed
 
     @property
     def size(self) -> int:
         return len(self.signed.body) + len(self.signed.signature)
 
 
+@frozen
+class News:
+    """A delta whose signatures are the owner's."""
+
+    head: Head
+    signed: Signed
+    facts: tuple[_Held, ...]
+
+
 @define
 class _Document:
-    life: Life
+    head: Head
+    signed: Signed
     touched_at: float
     version: int = 0
     """Every fact up to it is held; single newer ones may be, too."""
-    forgotten: int = 0
-    """The highest version of a tombstone that was dropped: whoever holds less needs the whole document."""
     facts: dict[str, _Held] = field(factory=dict[str, _Held])
 
     @property
-    def reached(self) -> DocumentVersion:
-        return DocumentVersion(self.life, self.version)
+    def life(self) -> Life:
+        return self.head.life
 
     @property
     def structural(self) -> int:
-        versions = (each.fact.version for each in self.facts.values() if not each.fact.volatile)
-        return max((each for each in versions if each <= self.version), default=0)
+        return min(self.head.structural, self.version)
+
+    def take(self, news: News) -> bool:
+        """Take over what is new of the same life; whether anything was."""
+        before = (self.head, dict(self.facts))
+        if news.head.version > self.head.version:
+            self.head, self.signed = news.head, news.signed
+        listed = set(self.head.facts)
+        for held in news.facts:
+            mine = self.facts.get(held.fact.key)
+            if held.fact.version in listed and (mine is None or mine.fact.version < held.fact.version):
+                self.facts[held.fact.key] = held
+        self._settle(listed)
+        return (self.head, self.facts) != before
+
+    def _settle(self, listed: set[int]) -> None:
+        """Find out how far this copy goes. What was replaced stays until its replacement is here, too."""
+        missing = listed - {each.fact.version for each in self.facts.values()}
+        self.version = min(missing) - 1 if missing else self.head.version
+        if not missing:
+            self.facts = {key: held for key, held in self.facts.items() if held.fact.version in listed}
 
 
 class Documents:
@@ -76,7 +103,8 @@ class Documents:
         self._sign = sign
         self._verify = verify
         self._settings = settings
-        self._documents = {me: _Document(life, 0.0)}
+        head = Head(me, life, 0, 0, ())
+        self._documents = {me: _Document(head, self._signed(head), 0.0)}
 
     @property
     def life(self) -> Life:
@@ -94,7 +122,7 @@ class Documents:
 
     def reached(self, owner: PeerId) -> DocumentVersion | None:
         document = self._documents.get(owner)
-        return document and document.reached
+        return document and DocumentVersion(document.life, document.version)
 
     def value(self, owner: PeerId, key: str) -> bytes | None:
         document = self._documents.get(owner)
@@ -108,31 +136,34 @@ class Documents:
         return held.fact.version if held else 0
 
     def values(self, owner: PeerId) -> dict[str, bytes]:
-        """Live keys of one document."""
         document = self._documents.get(owner)
-        held = document.facts.values() if document else ()
-        return {each.fact.key: each.fact.value for each in held if each.fact.value is not None}
+        return {key: held.fact.value for key, held in document.facts.items()} if document else {}
 
-    def write(self, now: float, changes: Mapping[str, bytes | None], *, volatile: bool = False) -> list[Delta]:
+    def write(self, changes: Mapping[str, bytes | None], *, volatile: bool = False) -> list[Delta]:
         """Change own facts (None deletes). Returns what to tell others. Raises FactTooLargeError."""
         for key, value in changes.items():
             check_size(key, value)
         mine = self._documents[self._me]
-        before = mine.version
+        before = version = mine.version
         for key, value in changes.items():
-            mine.version += 1
-            self._hold(mine, Fact(self._me, mine.life, mine.version, key, value, volatile), now)
-        return list(self._cut(self._me, mine, before))
+            version += 1
+            if value is None:
+                mine.facts.pop(key, None)
+            else:
+                mine.facts[key] = self._hold(Fact(self._me, mine.life, version, key, value))
+        self._list(mine, mine.life, version, structural=mine.head.structural if volatile else version)
+        return list(_cut(mine, before))
 
-    def outbid(self, now: float, life: Life) -> None:
+    def outbid(self, life: Life) -> None:
         """Begin a life above one that others believe in, with the same facts."""
         mine = self._documents[self._me]
-        mine.life = evolve(mine.life, incarnation=life.incarnation + 1)
-        for held in list(mine.facts.values()):
-            self._hold(mine, evolve(held.fact, life=mine.life), now)
+        above = evolve(mine.life, incarnation=life.incarnation + 1)
+        mine.facts = {key: self._hold(evolve(held.fact, life=above)) for key, held in mine.facts.items()}
+        self._list(mine, above, mine.version, structural=mine.head.structural)
 
     def digest(self, owners: Iterable[PeerId]) -> dict[PeerId, DocumentVersion]:
-        return {owner: self._documents[owner].reached for owner in owners if owner in self._documents}
+        held = {owner: self.reached(owner) for owner in owners}
+        return {owner: reached for owner, reached in held.items() if reached}
 
     def missing_in(self, digest: Mapping[PeerId, DocumentVersion], owners: Iterable[PeerId]) -> list[Delta]:
         """What the sender of a digest lacks of these owners' documents."""
@@ -140,7 +171,7 @@ class Documents:
         for owner in owners:
             document = self._documents.get(owner)
             if document is not None:
-                deltas += self._missing(owner, document, digest.get(owner))
+                deltas += _missing(document, digest.get(owner))
         return deltas
 
     def covers(self, digest: Mapping[PeerId, DocumentVersion]) -> bool:
@@ -151,18 +182,27 @@ class Documents:
         held = self.reached(owner)
         return held is not None and (held.life, held.version) >= (reached.life, reached.version)
 
-    def apply(self, now: float, delta: Delta) -> bool:
-        """Take over what is new; whether anything was. Facts that are malformed or not signed by their owner void the delta."""
-        document = self._documents.get(delta.owner)
-        if delta.owner == self._me or (document is not None and document.life > delta.life):
+    def read(self, delta: Delta) -> News:
+        """Check a delta. Raises MalformedMessageError if anything in it is not a text of its owner."""
+        head = decode_head(delta.head.body)
+        document = self._documents.get(head.owner)
+        known = {each.signed: each for each in document.facts.values()} if document else {}
+        if document is None or delta.head != document.signed:
+            self._check(head.owner, delta.head)
+        facts = [known.get(signed) or self._read_fact(head, signed) for signed in delta.facts]
+        return News(head, delta.head, tuple(facts))
+
+    def take(self, now: float, news: News) -> bool:
+        """Take over what is new; whether anything was."""
+        head = news.head
+        document = self._documents.get(head.owner)
+        if head.owner == self._me or (document is not None and document.life > head.life):
             return False
-        news = self._read(delta, document if document and document.life == delta.life else None, now)
-        if news is None:
-            return False
-        if document is None or document.life < delta.life:
-            document = self._documents[delta.owner] = _Document(delta.life, now)
+        is_new = document is None or document.life < head.life
+        if document is None or is_new:
+            document = self._documents[head.owner] = _Document(head, news.signed, now)
         document.touched_at = now
-        return self._take(document, delta, news)
+        return document.take(news) or is_new
 
     def structural_hash(self, owners: Iterable[PeerId]) -> str:
         """Eight bytes (hex) that are equal where the same structural facts of these peers are held."""
@@ -175,85 +215,57 @@ class Documents:
         return digest.hexdigest()
 
     def collect(self, now: float, members: Iterable[PeerId]) -> None:
-        """Drop old tombstones, and documents of peers that are long gone."""
+        """Drop the documents of peers that are long gone."""
         kept = {self._me, *members}
         for owner, document in list(self._documents.items()):
             if owner in kept:
                 document.touched_at = now
             elif now - document.touched_at >= self._settings.retention_s:
                 del self._documents[owner]
-            self._drop_tombstones(now, document)
 
-    def _hold(self, mine: _Document, fact: Fact, now: float) -> None:
-        body = encode_value(fact).decode()
-        mine.facts[fact.key] = _Held(fact, SignedFact(body, self._sign(body.encode())), now)
+    def _list(self, mine: _Document, life: Life, version: int, *, structural: int) -> None:
+        facts = sorted(held.fact.version for held in mine.facts.values())
+        mine.head, mine.version = Head(self._me, life, version, structural, tuple(facts)), version
+        mine.signed = self._signed(mine.head)
 
-    def _missing(self, owner: PeerId, document: _Document, theirs: DocumentVersion | None) -> Iterator[Delta]:
-        if theirs is None or theirs.life < document.life:
-            return self._cut(owner, document, 0)
-        if theirs.life > document.life or theirs.version >= document.version:
-            return iter(())
-        return self._cut(owner, document, theirs.version if theirs.version >= document.forgotten else 0)
+    def _hold(self, fact: Fact) -> _Held:
+        return _Held(fact, self._signed(fact))
 
-    def _cut(self, owner: PeerId, document: _Document, after: int) -> Iterator[Delta]:
-        """All facts held above a version, in pieces that a message can carry."""
-        facts = sorted((each for each in document.facts.values()), key=lambda each: each.fact.version)
-        piece: list[_Held] = []
-        for held in (each for each in facts if after < each.fact.version <= document.version):
-            if piece and sum(each.size for each in piece) + held.size > MAX_DELTA_BYTES:
-                up_to = piece[-1].fact.version
-                yield Delta(owner, document.life, after, up_to, tuple(each.signed for each in piece))
-                piece, after = [], up_to
-            piece.append(held)
-        if piece or after < document.version:
-            yield Delta(owner, document.life, after, document.version, tuple(each.signed for each in piece))
+    def _signed(self, value: Fact | Head) -> Signed:
+        body = encode_value(value).decode()
+        return Signed(body, self._sign(body.encode()))
 
-    def _read(self, delta: Delta, document: _Document | None, now: float) -> list[_Held] | None:
-        """The facts of a delta, checked; those held already are not checked again. None if one of them is wrong."""
-        known = {each.fact.version: each for each in document.facts.values()} if document else {}
-        news: list[_Held] = []
-        for signed in delta.facts:
-            try:
-                fact = decode_fact(signed.body)
-            except MalformedMessageError:
-                return None
-            held = known.get(fact.version)
-            if held is None or held.signed != signed:
-                if not self._is_genuine(delta, fact, signed):
-                    return None
-                held = _Held(fact, signed, now)
-            news.append(held)
-        return news
+    def _read_fact(self, head: Head, signed: Signed) -> _Held:
+        fact = decode_fact(signed.body)
+        if (fact.owner, fact.life) != (head.owner, head.life):
+            raise MalformedMessageError(f"a fact of {fact.owner} in a delta of {head.owner}, or of another life")
+        self._check(head.owner, signed)
+        return _Held(fact, signed)
 
-    def _is_genuine(self, delta: Delta, fact: Fact, signed: SignedFact) -> bool:
-        within = delta.after < fact.version <= delta.up_to
-        is_of_delta = (fact.owner, fact.life) == (delta.owner, delta.life) and within
-        return is_of_delta and self._verify(delta.owner, signed.body.encode(), signed.signature)
+    def _check(self, owner: PeerId, signed: Signed) -> None:
+        if not self._verify(owner, signed.body.encode(), signed.signature):
+            raise MalformedMessageError(f"what is said to be of {owner} is not signed by it")
 
-    def _take(self, document: _Document, delta: Delta, news: list[_Held]) -> bool:
-        changed = False
-        listed = {each.fact.version for each in news}
-        for held in news:
-            mine = document.facts.get(held.fact.key)
-            if mine is None or mine.fact.version < held.fact.version:
-                document.facts[held.fact.key] = held
-                changed = True
-        # A delta lists all that is left of its range: what it does not list was deleted long ago.
-        for key, held in list(document.facts.items()):
-            if delta.after < held.fact.version <= delta.up_to and held.fact.version not in listed:
-                del document.facts[key]
-                changed = True
-        if delta.after <= document.version < delta.up_to:
-            document.version = delta.up_to
-            changed = True
-        return changed
 
-    def _drop_tombstones(self, now: float, document: _Document) -> None:
-        for key, held in list(document.facts.items()):
-            is_old = now - held.held_since >= self._settings.tombstone_s
-            if held.fact.value is None and is_old and held.fact.version <= document.version:
-                document.forgotten = max(document.forgotten, held.fact.version)
-                del document.facts[key]
+def _missing(document: _Document, theirs: DocumentVersion | None) -> Iterator[Delta]:
+    if theirs is None or theirs.life < document.life:
+        return _cut(document, 0)
+    is_behind = theirs.life == document.life and theirs.version < document.version
+    return _cut(document, theirs.version) if is_behind else iter(())
+
+
+def _cut(document: _Document, after: int) -> Iterator[Delta]:
+    """The head, and all facts held above a version, in pieces that a message can carry."""
+    facts = sorted(document.facts.values(), key=lambda each: each.fact.version)
+    piece: list[Signed] = []
+    size = 0
+    for held in (each for each in facts if each.fact.version > after):
+        if piece and size + held.size > MAX_DELTA_BYTES:
+            yield Delta(document.signed, tuple(piece))
+            piece, size = [], 0
+        piece.append(held.signed)
+        size += held.size
+    yield Delta(document.signed, tuple(piece))
 
 
 def check_size(key: str, value: bytes | None) -> None:

@@ -103,7 +103,7 @@ class Peer:
         """Begin; ``addresses`` are where this peer can be dialled."""
         self._started_at = now
         self._outbox.add(Save(self._saved))
-        self._tell_of_me(now, evolve(self._member, addresses=tuple(addresses)))
+        self._tell_of_me(evolve(self._member, addresses=tuple(addresses)))
         return self._done(now)
 
     def connected(self, now: float, connection: int, peer: PeerId, *, outbound: bool) -> list[Action]:
@@ -149,14 +149,14 @@ class Peer:
             self._pending[key] = value
             self._outbox.changed = True
         else:
-            self._write(now, {key: value})
+            self._write({key: value})
         return self._done(now)
 
     def delete_fact(self, now: float, key: str) -> list[Action]:
         _check_key(key)
         self._outbox.changed |= self._pending.pop(key, None) is not None
         if self._documents.value(self.me, key) is not None:
-            self._write(now, {key: None})
+            self._write({key: None})
         return self._done(now)
 
     def set_payload(self, now: float, payload: bytes) -> list[Action]:
@@ -170,7 +170,7 @@ class Peer:
 
     def set_addresses(self, now: float, addresses: Sequence[Address]) -> list[Action]:
         if tuple(addresses) != self._member.addresses:
-            self._tell_of_me(now, evolve(self._member, addresses=tuple(addresses)))
+            self._tell_of_me(evolve(self._member, addresses=tuple(addresses)))
         return self._done(now)
 
     def leave(self, now: float) -> list[Action]:
@@ -200,7 +200,7 @@ class Peer:
         elif isinstance(decision, CountMembers) and mine is not None:
             self._claim(now, evolve(mine, members=decision.members))
         elif isinstance(decision, DropClaim):
-            self._write(now, {CLAIM_KEY: None})
+            self._write({CLAIM_KEY: None})
         self._save(
             evolve(
                 self._saved,
@@ -210,7 +210,7 @@ class Peer:
         )
 
     def _claim(self, now: float, claim: Claim) -> None:
-        self._write(now, {CLAIM_KEY: encode_value(claim)})
+        self._write({CLAIM_KEY: encode_value(claim)})
         self._election.observe(now, [(self.me, claim)])
 
     def _merged_payload(self, now: float) -> bytes:
@@ -230,7 +230,7 @@ class Peer:
         """Seniority is given on joining, below everybody's that was ever seen."""
         if self._member.seniority is None and self._has_joined(now):
             highest = max(self._saved.seniority, self._beliefs.highest_seniority)
-            self._tell_of_me(now, evolve(self._member, seniority=highest + 1))
+            self._tell_of_me(evolve(self._member, seniority=highest + 1))
 
     def _has_joined(self, now: float) -> bool:
         assert self._started_at is not None
@@ -245,7 +245,7 @@ class Peer:
         if self._pending and now - self._flushed_at >= every:
             self._flushed_at = now
             pending, self._pending = self._pending, {}
-            self._write(now, pending, volatile=True)
+            self._write(pending, volatile=True)
 
     def _beat(self, now: float) -> None:
         times = self._settings.membership
@@ -254,12 +254,12 @@ class Peer:
             self._conversation.beat()
             self._conversation.ask_about_strangers()
 
-    def _tell_of_me(self, now: float, fact: MemberFact) -> None:
+    def _tell_of_me(self, fact: MemberFact) -> None:
         self._member = fact
-        self._write(now, {MEMBER_KEY: encode_value(fact)})
+        self._write({MEMBER_KEY: encode_value(fact)})
 
-    def _write(self, now: float, changes: "dict[str, bytes] | dict[str, None]", *, volatile: bool = False) -> None:
-        for delta in self._documents.write(now, changes, volatile=volatile):
+    def _write(self, changes: "dict[str, bytes] | dict[str, None]", *, volatile: bool = False) -> None:
+        for delta in self._documents.write(changes, volatile=volatile):
             self._outbox.add(Broadcast(delta))
         self._outbox.changed = True
 

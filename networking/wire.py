@@ -16,7 +16,7 @@ from cattrs.strategies import configure_tagged_union
 
 from networking.transport import Address, PeerId
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised when a change can't be understood by ignoring fields; peers of another version are warned about."""
 
 
@@ -27,6 +27,11 @@ MAX_COUNTER = 2**53
 def _check_counter(_instance: object, attribute: "Attribute[int]", value: int) -> None:
     if not 0 <= value <= MAX_COUNTER:
         raise ValueError(f"{attribute.name} is {value}, outside of 0 to {MAX_COUNTER}")
+
+
+def _check_listed(instance: "Head", _attribute: object, facts: tuple[int, ...]) -> None:
+    if not all(0 < each <= instance.version for each in facts):
+        raise ValueError(f"the head of version {instance.version} lists facts that can't be in it: {facts}")
 
 
 class MalformedMessageError(ValueError):
@@ -55,19 +60,34 @@ class DocumentVersion:
 
 @frozen
 class Fact:
-    """One key of its owner's document. A value of None is a tombstone: the key was deleted."""
+    """One key of its owner's document. The version is that of the document when the fact was written."""
 
     owner: PeerId
     life: Life
     version: int = field(validator=_check_counter)
     key: str
-    value: bytes | None
-    volatile: bool = False
+    value: bytes
 
 
 @frozen
-class SignedFact:
-    """A fact as its owner wrote and signed it. The text is handed on untouched, unknown fields included."""
+class Head:
+    """What its owner's document consists of at a version: a fact that is older and not listed was replaced or deleted.
+
+    Since the owner signs it, nobody else can delete a fact, begin a life or raise a version, only withhold what is new.
+    """
+
+    owner: PeerId
+    life: Life
+    version: int = field(validator=_check_counter)
+    structural: int = field(validator=_check_counter)
+    """The version of the last change that was not to volatile facts."""
+    facts: tuple[int, ...] = field(converter=tuple, validator=_check_listed)
+    """The versions of all facts."""
+
+
+@frozen
+class Signed:
+    """A fact or head as its owner wrote and signed it. The text is handed on untouched, unknown fields included."""
 
     body: str
     signature: bytes
@@ -103,13 +123,10 @@ class Digest:
 
 @frozen
 class Delta:
-    """All facts of one document whose version lies in (``after``, ``up_to``]."""
+    """News of one document: its head, and facts of it that the receiver may lack."""
 
-    owner: PeerId
-    life: Life
-    after: int = field(validator=_check_counter)
-    up_to: int = field(validator=_check_counter)
-    facts: tuple[SignedFact, ...]
+    head: Signed
+    facts: tuple[Signed, ...] = ()
 
 
 @frozen
@@ -186,13 +203,18 @@ def decode(data: bytes) -> Message:
     return cast(Message, _structure(fields, cast(Any, Message)))
 
 
-def encode_value(value: Fact | MemberFact | Claim) -> bytes:
+def encode_value(value: Fact | Head | MemberFact | Claim) -> bytes:
     return orjson.dumps(_converter.unstructure(value))
 
 
 def decode_fact(body: str) -> Fact:
     """Raises MalformedMessageError."""
     return cast(Fact, _structure(_loads(body.encode()), Fact))
+
+
+def decode_head(body: str) -> Head:
+    """Raises MalformedMessageError."""
+    return cast(Head, _structure(_loads(body.encode()), Head))
 
 
 @lru_cache(maxsize=64)

@@ -5,10 +5,12 @@ import orjson
 import pytest
 
 from networking.actions import Broadcast, Save, SavedState, Send, Warn
+from networking.documents import Documents, DocumentSettings
 from networking.peer import Peer, PeerSettings
 from networking.simulation import join_payloads, sign_as, verify
 from networking.transport import Address, PeerId
 from networking.wire import (
+    PROTOCOL_VERSION,
     Answer,
     Ask,
     Claim,
@@ -18,10 +20,12 @@ from networking.wire import (
     Duplicate,
     Fact,
     Goodbye,
+    Head,
     Heartbeat,
     Hello,
     Life,
-    SignedFact,
+    Signed,
+    decode_head,
     encode,
     encode_value,
 )
@@ -40,6 +44,10 @@ def peer(me=A, *, saved=None, merge=join_payloads, check=verify):
         settings=PeerSettings(),
     )
     return subject, subject.start(0.0, [Address("/dns/a/tcp/1")])
+
+
+def documents(me, life):
+    return Documents(me, life, sign_as(me), verify, DocumentSettings())
 
 
 def run(subject, seconds, since=0.0):
@@ -64,7 +72,7 @@ def messages(kind: type[T], actions) -> list[T]:
 def test_each_start_is_a_new_life_that_is_saved_before_anything_else():
     _, actions = peer(saved=SavedState(incarnation=4, term=7, seniority=2))
     assert actions[0] == Save(SavedState(5, 7, 2))
-    assert messages(Delta, actions)[0].life == Life(5, 1)
+    assert decode_head(messages(Delta, actions)[0].head.body).life == Life(5, 1)
 
 
 def test_alone_it_becomes_a_cluster_of_one_above_its_own_past():
@@ -78,7 +86,7 @@ def test_alone_it_becomes_a_cluster_of_one_above_its_own_past():
 def test_a_connection_is_greeted_and_has_a_heartbeat_each_second():
     subject, _ = peer()
     assert messages(Hello, subject.connected(0.0, 1, B, outbound=True))
-    subject.received(0.0, 1, encode(Hello(1, Life(1, 2))))
+    subject.received(0.0, 1, encode(Hello(PROTOCOL_VERSION, Life(1, 2))))
     assert len(messages(Heartbeat, run(subject, 3))) == 3
 
 
@@ -107,10 +115,8 @@ def test_a_payload_that_cannot_be_merged_costs_nobody_the_leader():
         raise ValueError("another version")
 
     subject, _ = peer(merge=fail)
-    claim = encode_value(Claim(5, 1, b"placed"))
-    body = encode_value(Fact(B, Life(1, 2), 1, ".claim", claim)).decode()
-    fact = SignedFact(body, sign_as(B)(body.encode()))
-    subject.gossip_received(0.0, encode(Delta(B, Life(1, 2), 0, 1, (fact,))))
+    (delta,) = documents(B, Life(1, 2)).write({".claim": encode_value(Claim(5, 1, b"placed"))})
+    subject.gossip_received(0.0, encode(delta))
     actions = run(subject, 4)
     assert (subject.view().term, subject.view().payload) == (6, b"placed")
     assert "another version" in of_kind(Warn, actions)[0].text
@@ -121,7 +127,7 @@ def test_after_goodbye_it_says_nothing_more():
     subject.connected(0.0, 1, B, outbound=True)
     assert messages(Goodbye, subject.leave(1.0))
     assert run(subject, 5, since=1.0) == []
-    assert subject.received(7.0, 1, encode(Hello(1, Life(1, 2)))) == []
+    assert subject.received(7.0, 1, encode(Hello(PROTOCOL_VERSION, Life(1, 2)))) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -134,7 +140,7 @@ def test_no_message_whatever_is_in_it_stops_a_peer(seed):
         if number % 50 == 0:
             subject.disconnected(now, number - 50)
             subject.connected(now, number, random.choice([A, B]), outbound=True)
-            subject.received(now, number, encode(Hello(1, Life(1, 2))))
+            subject.received(now, number, encode(Hello(PROTOCOL_VERSION, Life(1, 2))))
         data = orjson.dumps(garbled(random, orjson.loads(encode(any_message(random)))))
         if random.random() < 0.3:
             subject.gossip_received(now, data)
@@ -147,21 +153,28 @@ def test_no_message_whatever_is_in_it_stops_a_peer(seed):
 
 def any_message(random):
     life = Life(random.choice([1, 1, 5, 2**53]), 2)
-    value = random.choice([None, b"", b"{}", encode_value(Claim(3, 1)), b'{"term": 1e99, "members": -1}'])
-    fact = Fact(B, life, random.choice([1, 2, 2**50]), random.choice([".claim", ".member", "key"]), value)
-    signed = SignedFact(encode_value(fact).decode(), b"signature")
+    value = random.choice([b"", b"{}", encode_value(Claim(3, 1)), b'{"term": 1e99, "members": -1}'])
+    owner, version = random.choice([A, B, B, B]), random.choice([1, 2, 2**50])
+    fact = signed(random, Fact(owner, life, version, random.choice([".claim", ".member", "key"]), value))
+    head = signed(random, Head(owner, life, version, 1, random.choice([(), (1,), (version,)])))
     return random.choice(
         [
             Hello(1, life),
             Heartbeat("00", 3),
             Digest({A: DocumentVersion(life, 3), B: DocumentVersion(life, 1)}, answer=True),
-            Delta(random.choice([A, B]), life, random.choice([0, 1]), random.choice([0, 3, 2**50]), (signed,) * 2),
+            Delta(head, (fact,) * 2),
             Ask(B),
             Answer(B, 2, 1.0),
             Duplicate(3),
             Goodbye(),
         ]
     )
+
+
+def signed(random, value):
+    """Whoever signs may write nonsense, too."""
+    fields = orjson.loads(encode_value(value))
+    return Signed(orjson.dumps(garbled(random, fields) if random.random() < 0.2 else fields).decode(), b"signature")
 
 
 def garbled(random, value):
@@ -178,7 +191,29 @@ def test_a_restart_that_was_taken_for_a_clone_at_first_is_asked_for_all_it_said(
     subject, _ = peer()
     for connection, process in ((1, 2), (2, 3)):
         subject.connected(0.0, connection, B, outbound=True)
-        subject.received(0.0, connection, encode(Hello(1, Life(1, process))))
+        subject.received(0.0, connection, encode(Hello(PROTOCOL_VERSION, Life(1, process))))
     assert subject.received(0.1, 2, encode(Digest({B: DocumentVersion(Life(1, 3), 1)}))) == []
     asked = [each for each in run(subject, 4) if isinstance(each, Send) and each.connection == 2]
     assert [each.answer for each in messages(Digest, asked)] == [True]
+
+
+def test_only_ones_own_signature_makes_a_peer_outbid_a_life():
+    subject, _ = peer()
+    subject.connected(0.0, 1, B, outbound=True)
+    subject.received(0.0, 1, encode(Hello(PROTOCOL_VERSION, Life(1, 2))))
+    subject.received(0.1, 1, encode(Digest({A: DocumentVersion(Life(2**53, 9), 7)})))
+    (genuine,) = documents(A, Life(6, 9)).write({"old": b"1"})
+    forged = Signed(genuine.head.body, sign_as(B)(genuine.head.body.encode()))
+    subject.gossip_received(0.2, encode(Delta(forged)))
+    assert not of_kind(Save, run(subject, 1))
+    assert Save(SavedState(7)) in subject.gossip_received(2.0, encode(genuine))
+
+
+def test_a_restarted_peer_is_told_of_the_life_that_it_has_forgotten():
+    subject, _ = peer()
+    (old,) = documents(B, Life(6, 9)).write({"old": b"1"})
+    subject.gossip_received(0.0, encode(old))
+    subject.connected(0.0, 1, B, outbound=True)
+    subject.received(0.0, 1, encode(Hello(PROTOCOL_VERSION, Life(1, 2))))
+    told = messages(Delta, subject.received(0.1, 1, encode(Digest({B: DocumentVersion(Life(1, 2), 1)}))))
+    assert old in told

@@ -11,16 +11,18 @@ from networking.wire import (
     Duplicate,
     Fact,
     Goodbye,
+    Head,
     Heartbeat,
     Hello,
     Life,
     MalformedMessageError,
     MemberFact,
-    SignedFact,
+    Signed,
     UnknownKindError,
     decode,
     decode_claim,
     decode_fact,
+    decode_head,
     decode_member,
     encode,
     encode_value,
@@ -33,7 +35,7 @@ MESSAGES = [
     Hello(1, LIFE),
     Heartbeat("00ff00ff00ff00ff", own=7, strain=2),
     Digest({A: DocumentVersion(LIFE, 9)}, answer=True),
-    Delta(A, LIFE, 0, 2, (SignedFact('{"any": "text"}', b"\x00\xff"),)),
+    Delta(Signed('{"any": "head"}', b"\x01"), (Signed('{"any": "text"}', b"\x00\xff"),)),
     Ask(A),
     Answer(A, 5, 0.25),
     Answer(A),
@@ -47,9 +49,14 @@ def test_a_message_survives_the_wire(message):
     assert decode(encode(message)) == message
 
 
-@pytest.mark.parametrize("value", [b"\x00binary\xff", b"", None])
+def test_a_head_survives_the_wire():
+    head = Head(A, LIFE, 4, 2, (1, 2, 4))
+    assert decode_head(encode_value(head).decode()) == head
+
+
+@pytest.mark.parametrize("value", [b"\x00binary\xff", b""])
 def test_a_fact_survives_the_wire(value):
-    fact = Fact(A, LIFE, 4, "key", value, volatile=True)
+    fact = Fact(A, LIFE, 4, "key", value)
     assert decode_fact(encode_value(fact).decode()) == fact
 
 
@@ -74,8 +81,7 @@ def test_a_field_of_a_newer_version_is_ignored():
         b'{"kind": 5}',
         b'{"kind": "Ask"}',
         b'{"kind": "Heartbeat", "versions": "x", "own": "many"}',
-        b'{"kind": "Delta", "owner": "a", "life": {"incarnation": 1, "process": 1}, "after": 0, "up_to": 1,'
-        b' "facts": [{"body": "", "signature": "not base64!"}]}',
+        b'{"kind": "Delta", "head": {"body": "", "signature": "not base64!"}, "facts": []}',
     ],
 )
 def test_what_is_no_message_is_refused(data):
@@ -86,6 +92,14 @@ def test_what_is_no_message_is_refused(data):
 def test_an_unknown_kind_is_told_apart():
     with pytest.raises(UnknownKindError, match="Serenade"):
         decode(b'{"kind": "Serenade"}')
+
+
+def test_a_fact_never_passes_for_a_head_nor_a_head_for_a_fact():
+    fact, head = encode_value(Fact(A, LIFE, 4, "key", b"")).decode(), encode_value(Head(A, LIFE, 4, 2, ())).decode()
+    with pytest.raises(MalformedMessageError):
+        decode_head(fact)
+    with pytest.raises(MalformedMessageError):
+        decode_fact(head)
 
 
 @pytest.mark.parametrize("number", ["-1", "9007199254740993", "1e300", "null", '"x"'])
