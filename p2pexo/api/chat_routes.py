@@ -5,10 +5,11 @@ from uuid import uuid4
 
 from quart import Quart, Response, request
 
-from p2pexo.api.answers import start_answer
+from p2pexo.api.answers import start_answers
 from p2pexo.api.backend import Cluster, Generator
-from p2pexo.api.chat import ChatCall, read_chat
-from p2pexo.api.chat_wire import ChatStream, Envelope, completion
+from p2pexo.api.chat import read_chat
+from p2pexo.api.chat_whole import completion
+from p2pexo.api.chat_wire import ChatStream, Envelope
 from p2pexo.api.exchange import json_response, read_json
 from p2pexo.api.lifetime import lifetime_of
 from p2pexo.api.streaming import stream
@@ -17,12 +18,10 @@ from p2pexo.api.streaming import stream
 def add_chat_routes(app: Quart, generator: Generator, cluster: Cluster) -> None:
     @app.post("/v1/chat/completions")
     async def chat_completions() -> Response:
-        body = await read_json(request)
-        return await answer(read_chat(body, cluster.resolve_model, f"chatcmpl-{uuid4().hex}"))
-
-    async def answer(call: ChatCall) -> Response:
+        call = read_chat(await read_json(request), cluster.resolve_model, f"chatcmpl-{uuid4().hex}")
         envelope = Envelope(call.request.id, int(time.time()), call.request.model)
-        answer = start_answer(generator, call.request, lifetime_of(request))
+        answer = start_answers(generator, call.requests, lifetime_of(request))
         if call.stream:
-            return await stream(answer, ChatStream(envelope, call.include_usage))
-        return json_response(completion(envelope, [event async for event in answer]))
+            return await stream(answer, ChatStream(envelope, call.include_usage, call.choices))
+        events = [event async for event in answer]
+        return json_response(completion(envelope, events, call.request, call.choices))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from p2pexo.api.fields import Fields, as_object
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Message, Role, ToolCall
+from p2pexo.generation.text import Prompt
 
 ROLES = {
     "system": Role.SYSTEM,
@@ -45,9 +46,16 @@ def with_leading_system(messages: Sequence[Message]) -> tuple[Message, ...]:
 def _message(fields: Fields) -> Message:
     name = fields.choice("role", "", ROLES)
     calls = tuple(_tool_call(call) for call in fields.children("tool_calls")) if name == "assistant" else ()
-    if fields.get("content") is None and not calls:
+    reasoning = _reasoning(fields) if name == "assistant" else None
+    if fields.get("content") is None and not calls and reasoning is None:
         raise fields.wrong("content", "a string or a list of text parts")
-    return Message(ROLES[name], _content(fields), calls, fields.text("tool_call_id", None))
+    return Message(ROLES[name], _content(fields), calls, fields.text("tool_call_id", None), reasoning)
+
+
+def _reasoning(fields: Fields) -> Prompt | None:
+    """What the model thought in that turn, as we send it, or by the name that some others give it."""
+    text = fields.text("reasoning_content", None) or fields.text("reasoning", None)
+    return Prompt(text) if text else None
 
 
 def _content(fields: Fields) -> str:

@@ -39,7 +39,7 @@ def test_a_completion_carries_text_usage_and_the_full_model_id(node: Any) -> Non
             "finish_reason": "stop",
         }
     ]
-    assert reply["usage"] == {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
+    assert reply["usage"]["total_tokens"] == 11
 
 
 def test_a_stream_has_the_text_of_the_completion(node: Any) -> None:

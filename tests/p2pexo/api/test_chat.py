@@ -1,5 +1,6 @@
 """Chat Completions bodies: what they mean, and what is wrong with them. Pure."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,7 +8,17 @@ import pytest
 from p2pexo.api.chat import IGNORED, read_chat
 from p2pexo.api.fields import Fields
 from p2pexo.generation.errors import InvalidRequestError, ModelNotFoundError, UnsupportedParameterError
-from p2pexo.generation.request import Request, Role, Sampling
+from p2pexo.generation.request import (
+    FormatKind,
+    OutputFormat,
+    Request,
+    Role,
+    Sampling,
+    Thinking,
+    Tool,
+    ToolChoice,
+    ToolMode,
+)
 from p2pexo.models.card import Card
 
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -22,6 +33,14 @@ def resolve(name: str) -> Card:
 
 def read(**fields: Any) -> Request:
     return read_chat(Fields({"model": "model", "messages": MESSAGES, **fields}), resolve, "chatcmpl-1").request
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+ADD = {"type": "function", "function": {"name": "add", "description": "adds", "parameters": SCHEMA, "strict": True}}
+
+
+def choose(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
 
 
 OPTIONAL = [
@@ -45,6 +64,8 @@ OPTIONAL = [
     "function_call",
     "response_format",
     "n",
+    "parallel_tool_calls",
+    "reasoning_effort",
     "logprobs",
     "top_logprobs",
     "modalities",
@@ -137,7 +158,16 @@ BAD_VALUES = [
     ("model", 5),
     ("tools", "hammer"),
     ("n", 0),
+    ("n", 17),
     ("n", "2"),
+    ("tool_choice", "always"),
+    ("tool_choice", "required"),
+    ("tool_choice", 5),
+    ("parallel_tool_calls", "no"),
+    ("reasoning_effort", "enormous"),
+    ("reasoning_effort", 3),
+    ("top_logprobs", 2),
+    ("top_logprobs", -1),
     ("logprobs", 1),
     ("top_logprobs", 21),
     ("response_format", "json"),
@@ -160,6 +190,25 @@ def test_a_bad_value_is_refused_by_name(name: str, value: Any) -> None:
         ({"logit_bias": {"x": 1}}, "logit_bias"),
         ({"logit_bias": {"5": 101}}, "logit_bias.5"),
         ({"stream_options": {"include_usage": "yes"}}, "stream_options.include_usage"),
+        ({"response_format": {}}, "response_format.type"),
+        ({"response_format": {"type": "yaml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+            "response_format.json_schema.schema",
+        ),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].function.name"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "parameters": "x"}}]},
+            "tools[0].function.parameters",
+        ),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
+        ({"tools": [ADD, ADD]}, "tools[1].function.name"),
+        ({"tools": [ADD], "tool_choice": {"type": "function"}}, "tool_choice.function"),
+        ({"tools": [ADD], "tool_choice": choose("sub")}, "tool_choice.function.name"),
+        ({"tool_choice": choose("add")}, "tool_choice.function.name"),
+        ({"tools": [ADD], "tool_choice": {"type": "allowed_tools"}}, "tool_choice.type"),
     ],
 )
 def test_a_bad_value_inside_is_named_by_its_path(fields: dict[str, Any], param: str) -> None:
@@ -176,16 +225,8 @@ def test_the_message_tells_the_value_and_the_range() -> None:
 
 
 NOT_OFFERED = [
-    ("tools", [{"type": "function", "function": {"name": "f"}}]),
-    ("tool_choice", "required"),
-    ("tool_choice", {"type": "function", "function": {"name": "f"}}),
     ("functions", [{"name": "f"}]),
     ("function_call", {"name": "f"}),
-    ("response_format", {"type": "json_object"}),
-    ("response_format", {}),
-    ("n", 2),
-    ("logprobs", True),
-    ("top_logprobs", 3),
     ("modalities", ["text", "audio"]),
     ("audio", {"voice": "x"}),
     ("web_search_options", {}),
@@ -202,9 +243,8 @@ def test_what_is_not_offered_is_refused_by_name(name: str, value: Any) -> None:
 
 HARMLESS = [
     {"tools": []},
-    {"tools": [{"type": "function"}], "tool_choice": "none"},
-    {"tool_choice": "none"},
     {"tool_choice": "auto"},
+    {"parallel_tool_calls": True},
     {"functions": []},
     {"response_format": {"type": "text"}},
     {"n": 1},
@@ -218,6 +258,74 @@ HARMLESS = [
 @pytest.mark.parametrize("fields", HARMLESS, ids=repr)
 def test_what_changes_nothing_is_ignored(fields: dict[str, Any]) -> None:
     assert read(**fields) == read()
+
+
+def test_a_tool_is_taken_over_with_its_schema_as_json_text() -> None:
+    (tool,) = read(tools=[ADD]).tools
+    assert (tool.name, tool.description, json.loads(tool.parameters)) == ("add", "adds", SCHEMA)
+    assert read(tools=[{"function": {"name": "bare"}}]).tools == (Tool("bare"),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"tools": [ADD]}, ToolChoice()),
+        ({"tools": [ADD], "tool_choice": "auto"}, ToolChoice(ToolMode.AUTO)),
+        ({"tools": [ADD], "tool_choice": "none"}, ToolChoice(ToolMode.NONE)),
+        ({"tools": [ADD], "tool_choice": "required"}, ToolChoice(ToolMode.REQUIRED)),
+        ({"tools": [ADD], "tool_choice": choose("add")}, ToolChoice(ToolMode.NAMED, "add")),
+        ({"tools": [ADD], "parallel_tool_calls": False}, ToolChoice(parallel=False)),
+        ({"tool_choice": "none"}, ToolChoice(ToolMode.NONE)),
+        ({"tool_choice": "auto", "tools": []}, ToolChoice()),
+    ],
+)
+def test_how_the_model_chooses_among_tools(fields: dict[str, Any], expected: ToolChoice) -> None:
+    assert read(**fields).tool_choice == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ({"type": "text"}, OutputFormat()),
+        ({"type": "json_object"}, OutputFormat(FormatKind.JSON_OBJECT)),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}, "strict": True}},
+            OutputFormat(FormatKind.JSON_SCHEMA, '{"type":"object"}'),
+        ),
+    ],
+)
+def test_the_form_of_the_answer(form: Any, expected: OutputFormat) -> None:
+    assert read(response_format=form).output_format == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, None),
+        ({"logprobs": False}, None),
+        ({"logprobs": True}, 0),
+        ({"logprobs": True, "top_logprobs": 20}, 20),
+    ],
+)
+def test_log_probabilities(fields: dict[str, Any], expected: int | None) -> None:
+    assert read(**fields).top_logprobs == expected
+
+
+@pytest.mark.parametrize(
+    ("effort", "expected"),
+    [("none", Thinking.OFF), ("minimal", Thinking.LOW), ("medium", Thinking.MEDIUM), ("xhigh", Thinking.HIGH)],
+)
+def test_effort_is_how_much_it_thinks(effort: str, expected: Thinking) -> None:
+    assert read(reasoning_effort=effort).thinking is expected
+    assert read().thinking is None
+
+
+def test_each_of_several_answers_is_a_request_of_its_own() -> None:
+    body = {"model": "model", "messages": MESSAGES, "n": 3, "seed": 5}
+    requests = read_chat(Fields(body), resolve, "chatcmpl-1").requests
+    assert [request.choice for request in requests] == [0, 1, 2]
+    assert len({request.id for request in requests}) == 3
+    assert {request.sampling.seed for request in requests} == {5}
 
 
 def test_an_unknown_model_is_not_found() -> None:

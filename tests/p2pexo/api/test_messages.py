@@ -62,6 +62,18 @@ def test_a_tool_loop_needs_no_assistant_content() -> None:
     assert messages[2] == Message(Role.TOOL, "5", (), "c1")
 
 
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_thoughts_of_earlier_turns_stay_apart_from_what_was_said(name: str) -> None:
+    _, message = read(user("hi"), {"role": "assistant", "content": "42", name: "6 times 7"})
+    assert (message.content, message.reasoning) == ("42", "6 times 7")
+    assert read({**user("hi"), name: "x"})[0].reasoning is None
+
+
+def test_a_tool_message_may_carry_the_name_of_its_function() -> None:
+    (message,) = read({"role": "tool", "tool_call_id": "c1", "name": "add", "content": [text_part("5")]})
+    assert message == Message(Role.TOOL, "5", (), "c1")
+
+
 @pytest.mark.parametrize(
     ("message", "param"),
     [
