@@ -1,7 +1,8 @@
 """What one peer says and hears on its control connections (pure): hello, heartbeats, digests and deltas, questions about others."""
 
 from networking.actions import Close, Outbox, Warn
-from networking.documents import Documents, News
+from networking.document import News
+from networking.documents import Documents
 from networking.links import Link, Links
 from networking.membership import AskOthers, CloseStale, Died, Membership, Verdict
 from networking.notices import Warnings

@@ -5,11 +5,12 @@ is held, a delta carries what is missing. Only the owner raises versions. It sig
 anybody may hand them on and nobody can change, delete or invent any.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, frozen
 
+from networking.document import Document, Held, News, cut, missing
 from networking.transport import PeerId, Sign, Verify
 from networking.wire import (
     Delta,
@@ -26,8 +27,6 @@ from networking.wire import (
 
 MAX_VALUE_BYTES = 256 * 1024
 """The largest value of one fact. Raised, one fact may no longer fit a gossip message; lowered, the leader can place less."""
-MAX_DELTA_BYTES = 256 * 1024
-"""A delta is cut beyond this. Raised, heartbeats wait longer behind it; lowered, more messages on catching up."""
 
 
 class FactTooLargeError(ValueError):
@@ -40,63 +39,6 @@ class DocumentSettings:
     """How long the document of a peer that is gone is kept. Lowered, a returning peer sends all again; raised, more memory."""
 
 
-@frozen
-class _Held:
-    fact: Fact
-    signed: Signed
-
-    @property
-    def size(self) -> int:
-        return len(self.signed.body) + len(self.signed.signature)
-
-
-@frozen
-class News:
-    """A delta whose signatures are the owner's."""
-
-    head: Head
-    signed: Signed
-    facts: tuple[_Held, ...]
-
-
-@define
-class _Document:
-    head: Head
-    signed: Signed
-    touched_at: float
-    version: int = 0
-    """Every fact up to it is held; single newer ones may be, too."""
-    facts: dict[str, _Held] = field(factory=dict[str, _Held])
-
-    @property
-    def life(self) -> Life:
-        return self.head.life
-
-    @property
-    def structural(self) -> int:
-        return min(self.head.structural, self.version)
-
-    def take(self, news: News) -> bool:
-        """Take over what is new of the same life; whether anything was."""
-        before = (self.head, dict(self.facts))
-        if news.head.version > self.head.version:
-            self.head, self.signed = news.head, news.signed
-        listed = set(self.head.facts)
-        for held in news.facts:
-            mine = self.facts.get(held.fact.key)
-            if held.fact.version in listed and (mine is None or mine.fact.version < held.fact.version):
-                self.facts[held.fact.key] = held
-        self._settle(listed)
-        return (self.head, self.facts) != before
-
-    def _settle(self, listed: set[int]) -> None:
-        """Find out how far this copy goes. What was replaced stays until its replacement is here, too."""
-        missing = listed - {each.fact.version for each in self.facts.values()}
-        self.version = min(missing) - 1 if missing else self.head.version
-        if not missing:
-            self.facts = {key: held for key, held in self.facts.items() if held.fact.version in listed}
-
-
 class Documents:
     def __init__(self, me: PeerId, life: Life, sign: Sign, verify: Verify, settings: DocumentSettings) -> None:
         self._me = me
@@ -104,7 +46,7 @@ class Documents:
         self._verify = verify
         self._settings = settings
         head = Head(me, life, 0, 0, ())
-        self._documents = {me: _Document(head, self._signed(head), 0.0)}
+        self._documents = {me: Document(head, self._signed(head), 0.0)}
 
     @property
     def life(self) -> Life:
@@ -152,7 +94,7 @@ class Documents:
             else:
                 mine.facts[key] = self._hold(Fact(self._me, mine.life, version, key, value))
         self._list(mine, mine.life, version, structural=mine.head.structural if volatile else version)
-        return list(_cut(mine, before))
+        return list(cut(mine, before))
 
     def outbid(self, life: Life) -> None:
         """Begin a life above one that others believe in, with the same facts."""
@@ -171,7 +113,7 @@ class Documents:
         for owner in owners:
             document = self._documents.get(owner)
             if document is not None:
-                deltas += _missing(document, digest.get(owner))
+                deltas += missing(document, digest.get(owner))
         return deltas
 
     def covers(self, digest: Mapping[PeerId, DocumentVersion]) -> bool:
@@ -200,7 +142,7 @@ class Documents:
             return False
         is_new = document is None or document.life < head.life
         if document is None or is_new:
-            document = self._documents[head.owner] = _Document(head, news.signed, now)
+            document = self._documents[head.owner] = Document(head, news.signed, now)
         document.touched_at = now
         return document.take(news) or is_new
 
@@ -223,49 +165,28 @@ class Documents:
             elif now - document.touched_at >= self._settings.retention_s:
                 del self._documents[owner]
 
-    def _list(self, mine: _Document, life: Life, version: int, *, structural: int) -> None:
+    def _list(self, mine: Document, life: Life, version: int, *, structural: int) -> None:
         facts = sorted(held.fact.version for held in mine.facts.values())
         mine.head, mine.version = Head(self._me, life, version, structural, tuple(facts)), version
         mine.signed = self._signed(mine.head)
 
-    def _hold(self, fact: Fact) -> _Held:
-        return _Held(fact, self._signed(fact))
+    def _hold(self, fact: Fact) -> Held:
+        return Held(fact, self._signed(fact))
 
     def _signed(self, value: Fact | Head) -> Signed:
         body = encode_value(value).decode()
         return Signed(body, self._sign(body.encode()))
 
-    def _read_fact(self, head: Head, signed: Signed) -> _Held:
+    def _read_fact(self, head: Head, signed: Signed) -> Held:
         fact = decode_fact(signed.body)
         if (fact.owner, fact.life) != (head.owner, head.life):
             raise MalformedMessageError(f"a fact of {fact.owner} in a delta of {head.owner}, or of another life")
         self._check(head.owner, signed)
-        return _Held(fact, signed)
+        return Held(fact, signed)
 
     def _check(self, owner: PeerId, signed: Signed) -> None:
         if not self._verify(owner, signed.body.encode(), signed.signature):
             raise MalformedMessageError(f"what is said to be of {owner} is not signed by it")
-
-
-def _missing(document: _Document, theirs: DocumentVersion | None) -> Iterator[Delta]:
-    if theirs is None or theirs.life < document.life:
-        return _cut(document, 0)
-    is_behind = theirs.life == document.life and theirs.version < document.version
-    return _cut(document, theirs.version) if is_behind else iter(())
-
-
-def _cut(document: _Document, after: int) -> Iterator[Delta]:
-    """The head, and all facts held above a version, in pieces that a message can carry."""
-    facts = sorted(document.facts.values(), key=lambda each: each.fact.version)
-    piece: list[Signed] = []
-    size = 0
-    for held in (each for each in facts if each.fact.version > after):
-        if piece and size + held.size > MAX_DELTA_BYTES:
-            yield Delta(document.signed, tuple(piece))
-            piece, size = [], 0
-        piece.append(held.signed)
-        size += held.size
-    yield Delta(document.signed, tuple(piece))
 
 
 def check_size(key: str, value: bytes | None) -> None:

@@ -3,7 +3,8 @@ from random import Random
 import pytest
 from attrs import evolve
 
-from networking.documents import MAX_DELTA_BYTES, MAX_VALUE_BYTES, Documents, DocumentSettings, FactTooLargeError
+from networking.document import MAX_DELTA_BYTES
+from networking.documents import MAX_VALUE_BYTES, Documents, DocumentSettings, FactTooLargeError
 from networking.simulation import sign_as, verify
 from networking.transport import PeerId
 from networking.wire import (
