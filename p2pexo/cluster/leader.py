@@ -27,6 +27,7 @@ from p2pexo.cluster.reforming import candidates
 from p2pexo.cluster.repair import Memory, Moment, decide
 from p2pexo.generation.codec import DecodeError, encode
 from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
+from p2pexo.models.architectures import check_architecture
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import Epoch, Placement
 
@@ -122,13 +123,14 @@ class Leader:
 def place(cluster: Cluster, command: PlaceCommand, card: Card) -> tuple[Placements, str]:
     """The placements with the wanted one in them, and its id; the same id as before for a model that is placed already.
 
-    Raises InvalidRequestError for what can't be had (also more stages than the model now runs on: a ring is never torn
+    Raises InvalidRequestError for what can't be had (a model of an unknown architecture, also more stages than the model now runs on: a ring is never torn
     down by accident), InsufficientMemoryError if it does not fit.
     """
     placements = cluster.placements
     for existing in placements.placements:
         if (existing.model, existing.revision) == (card.id, card.revision):
             return _keep(placements, existing, command), existing.id
+    check_architecture(card.id, card.architecture)
     stages = plan(card, candidates(cluster, card), min_stages=command.min_stages, precision=command.precision)
     epoch = Epoch(cluster.term, placements.next_count, cluster.me)
     id = edit.placement_id(card.id, card.revision, epoch)

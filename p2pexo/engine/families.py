@@ -3,7 +3,7 @@
 """How to run a part of a model: one small class for each way in which mlx-lm's models are built.
 
 A family says where the embedding, the layers, the norm and the head are, and which mask each layer takes. To offer
-another family, write its class and name its model types in ``FAMILIES``.
+another family, write its class and name its module in ``FAMILIES``, and its model types in ``models.architectures``.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from p2pexo.engine.mlx_models import cache_module, model_module, module_name
+from p2pexo.models.architectures import ARCHITECTURES
 
 
 class UnsupportedModelError(Exception):
@@ -118,7 +119,7 @@ def build(config: dict[str, Any]) -> Family:
     model_type = str(config.get("model_type"))
     family = FAMILIES.get(module_name(model_type))
     if family is None:
-        offered = ", ".join(sorted(FAMILIES))
+        offered = ", ".join(sorted(ARCHITECTURES))
         raise UnsupportedModelError(f"models of type {model_type!r} can't be run here; supported are {offered}")
     module = model_module(model_type)
     return family(module.Model(module.ModelArgs.from_dict(config)))

@@ -9,12 +9,11 @@ import importlib.util
 import sys
 from types import ModuleType
 
-_SAME_CODE = {"mistral": "llama", "iquestcoder": "llama", "xverse": "llama"}
-"""Model types that mlx-lm runs with the code of another."""
+from p2pexo.models.architectures import ARCHITECTURES
 
 
 def module_name(model_type: str) -> str:
-    return _SAME_CODE.get(model_type, model_type)
+    return ARCHITECTURES.get(model_type, model_type)
 
 
 def model_module(model_type: str) -> ModuleType:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from attrs import frozen
 
 from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
+from p2pexo.models.architectures import check_config
 from p2pexo.models.card import Card
 from p2pexo.models.describe import describe
-from p2pexo.models.directory import Tensor, read_json
+from p2pexo.models.directory import ModelFilesError, Tensor, read_json
 from p2pexo.models.names import check_id
 
 if TYPE_CHECKING:
@@ -38,14 +39,15 @@ class Hub:
         with _hub_errors(id), tempfile.TemporaryDirectory() as folder:
             api = self._api()
             revision = str(api.model_info(id).sha)
+            config = read_json(Path(api.hf_hub_download(id, "config.json", revision=revision, local_dir=folder)))
+            check_config(id, config)
             headers = api.get_safetensors_metadata(id, revision=revision).files_metadata
-            config = api.hf_hub_download(id, "config.json", revision=revision, local_dir=folder)
             tensors = {
                 name: Tensor(name, str(info.dtype), tuple(info.shape), file)
                 for file, header in headers.items()
                 for name, info in header.tensors.items()
             }
-            return describe(read_json(Path(config)), tensors, id=id, revision=revision, source="hub")
+            return describe(config, tensors, id=id, revision=revision, source="hub")
 
     def download(self, card: Card, directory: Path, progress: Callable[[float], None]) -> None:
         """Fetch the files of a card; what an earlier try left in ``directory`` is not fetched again.
@@ -80,7 +82,7 @@ def _hub_errors(id: str) -> Generator[None]:
 
 
 def translate(error: Exception, id: str) -> GenerationError | None:
-    """Ours for one of huggingface_hub's many errors; None for any that does not come from the Hub."""
+    """Ours for one of huggingface_hub's many errors, or for files that can't be used; None for any other."""
     from huggingface_hub import errors
 
     if isinstance(error, errors.RepositoryNotFoundError | errors.RevisionNotFoundError):  # a gated one is of these too
@@ -90,7 +92,7 @@ def translate(error: Exception, id: str) -> GenerationError | None:
         return ModelNotFoundError(message, param="model")
     if isinstance(error, errors.LocalEntryNotFoundError):  # said when it was not reached, and nothing is cached
         return UnavailableError(f"{id!r} can't be fetched from the Hub: {error}")
-    if isinstance(error, errors.EntryNotFoundError | errors.NotASafetensorsRepoError):
+    if isinstance(error, errors.EntryNotFoundError | errors.NotASafetensorsRepoError | ModelFilesError):
         return InvalidRequestError(f"{id!r} is no model that can be run here: {error}", param="model")
     of_the_network = type(error).__module__.startswith("httpx")  # of whichever generation huggingface_hub stands on
     if of_the_network or isinstance(error, OSError | errors.HfHubHTTPError):

@@ -274,6 +274,17 @@ def test_what_cannot_be_placed_is_refused_at_once(
     rehearse(story)
 
 
+def test_a_model_of_an_unknown_architecture_is_refused_before_anything_is_fetched(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a")
+        desk.nodes["a"].store.known = (evolve(CARD_OF_B, id="owner/strange", architecture="mamba2", source="hub"),)
+        with pytest.raises(InvalidRequestError, match=r"'mamba2'.*supported are .*llama"):
+            await desk.nodes["a"].control.place(PlaceCommand("owner/strange"))
+        assert desk.nodes["a"].placement() is None
+
+    rehearse(story)
+
+
 def test_more_stages_than_the_running_ring_has_are_refused(rehearse) -> None:
     async def story(desk) -> None:
         await desk.add("a", "b")

@@ -154,6 +154,35 @@ def test_a_repository_without_safetensors_is_refused(fake: FakeHub) -> None:
         fake.hub.look_up("owner/model")
 
 
+def config(**changes: object) -> bytes:
+    return json.dumps({**CONFIG, "max_position_embeddings": 64, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model_type": "mamba2", "num_hidden_layers": None}, r"architecture 'mamba2'.*supported are .*llama.*qwen3"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "quantised by 'gptq'"),
+        ({"num_hidden_layers": None}, "num_hidden_layers"),
+    ],
+)
+def test_a_model_that_cannot_be_run_is_refused_before_its_weights_are_looked_at(
+    fake: FakeHub, changes: dict[str, object], said: str
+) -> None:
+    fake.files["config.json"] = config(**changes)
+    with pytest.raises(InvalidRequestError, match=f"'owner/model'.*{said}") as caught:
+        fake.hub.look_up("owner/model")
+    assert caught.value.param == "model"
+    weights = [path for path in fake.asked if path.endswith(".safetensors")]
+    assert not weights or "num_hidden_layers" in said
+
+
+def test_what_mlx_lm_quantised_is_taken(fake: FakeHub) -> None:
+    layout = {"group_size": 64, "bits": 4}
+    fake.files["config.json"] = config(quantization=layout, quantization_config=layout)
+    assert fake.hub.look_up("owner/model").layers == 1
+
+
 def test_a_hub_that_cannot_be_reached_is_unavailable() -> None:
     with pytest.raises(UnavailableError, match="'owner/model'"):
         Hub("http://127.0.0.1:9").look_up("owner/model")
