@@ -2,6 +2,7 @@
 
 from networking.view import Member, View
 from p2pexo.cluster.facts import NodeFacts, StageFact
+from p2pexo.cluster.faults import link_troubles
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.placements import known_placements
 from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
@@ -110,7 +111,7 @@ def _progress(cluster: Cluster, placement: Placement, facts: list[StageFact | No
     if status.phase is StagePhase.STARTING:
         progress = f" {status.progress:.0%}" if status.progress else ""
         return f"{status.reason or 'starting stage ' + str(rank)}{progress} on {name}"
-    return "linking the stages"
+    return ": ".join(filter(None, ("linking the stages", link_troubles(cluster, placement))))
 
 
 def _stage(cluster: Cluster, placement: Placement, rank: int) -> StageView:

@@ -52,5 +52,14 @@ def _find_broken_link(cluster: Cluster, placement: Placement) -> Fault | None:
     return None
 
 
+def link_troubles(cluster: Cluster, placement: Placement) -> str:
+    """What the stages that are not linked yet say of why; empty if nothing."""
+    return "; ".join(
+        f"{_stage(cluster, placement, rank)}: {fact.status.reason}"
+        for rank, fact in enumerate(cluster.stages_of(placement))
+        if fact is not None and fact.status.phase is StagePhase.LINKING and fact.status.reason
+    )
+
+
 def _stage(cluster: Cluster, placement: Placement, rank: int) -> str:
     return f"stage {rank} on {cluster.name_of(placement.stages[rank].peer)}"

@@ -3,7 +3,7 @@
 Weights, KV cache reserve, the embedding on the first stage and the head on the last are all counted where they sit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 from math import floor
 
@@ -32,10 +32,18 @@ class Candidate:
     """True if it dequantises weights at load."""
     preference: int = 0
     """Higher is taken first: it holds the model's files, or runs a stage of it already."""
+    device: str = "cpu"
 
     @property
     def free(self) -> int:
         return self.budget - self.reserved
+
+    def dequantises(self, precision: str) -> bool:
+        return precision == "dequantise" or (precision == "auto" and self.dense)
+
+    def format(self, precision: str) -> str:
+        """The numbers in which it hands on hidden states; all stages of a ring must agree on them."""
+        return "fp32" if self.device == "cpu" or self.dequantises(precision) else "the model's own"
 
 
 def by_preference(candidate: Candidate) -> tuple[int, int, str]:
@@ -60,8 +68,7 @@ class Demand:
 
 
 def demand(card: Card, candidate: Candidate, precision: str = "auto") -> Demand:
-    dense = precision == "dequantise" or (precision == "auto" and candidate.dense)
-    factor = card.dense_factor if dense else 1.0
+    factor = card.dense_factor if candidate.dequantises(precision) else 1.0
     reserve = card.kv_bytes_per_token * min(card.context_length, KV_RESERVE_TOKENS)
     return Demand(
         layer=int(card.layer_bytes * factor) + reserve,
@@ -73,17 +80,28 @@ def demand(card: Card, candidate: Candidate, precision: str = "auto") -> Demand:
 def plan(
     card: Card, candidates: Sequence[Candidate], *, min_stages: int = 1, precision: str = "auto"
 ) -> tuple[StagePlan, ...]:
-    """The stages in order, one machine each.
+    """The stages in order, one machine each, all of which compute in the same number format.
 
     Raises InvalidRequestError if that many stages can't be made of the machines or layers there are, and
     InsufficientMemoryError, with what is needed and free on each machine, if the model fits on no number of them.
     """
-    _check_stages(card, candidates, min_stages)
-    room = Room(card, candidates, precision)
+    groups = by_format(candidates, precision)
+    _check_stages(card, groups, min_stages)
+    rooms = [Room(card, group, precision) for group in groups.values()]
     for count in range(max(1, min_stages), min(len(candidates), card.layers) + 1):
-        if room.holds(count, ()):
+        able = [room for room in rooms if room.holds(count, ())]
+        if able:
+            room = min(able, key=lambda room: room.rank(count))
             return room.share_out(room.choose(count))
     raise InsufficientMemoryError(_explain(card, candidates, precision, min_stages), retry_after_s=60)
+
+
+def by_format(candidates: Sequence[Candidate], precision: str) -> dict[str, list[Candidate]]:
+    """The machines that can share a ring, by the format in which they compute."""
+    groups: dict[str, list[Candidate]] = {}
+    for each in candidates:
+        groups.setdefault(each.format(precision), []).append(each)
+    return groups
 
 
 class Room:
@@ -107,6 +125,11 @@ class Room:
         first, last = self._best_ends(count, chosen, chosen) or (chosen[0], chosen[-1])
         middle = [each for each in chosen if each not in (first, last)]
         return [first, *middle, *([last] if last != first else [])]
+
+    def rank(self, count: int) -> tuple[bool, list[tuple[int, int, str]]]:
+        """Sorts the room to be taken first to the front: one of GPUs, then the one with the preferred machines."""
+        chosen = [self._machines[each] for each in self.choose(count)]
+        return any(each.device == "cpu" for each in chosen), sorted(by_preference(each) for each in chosen)
 
     def share_out(self, ring: Sequence[int]) -> tuple[StagePlan, ...]:
         """Layers in proportion to what each stage holds, by the method of the largest remainder."""
@@ -158,12 +181,14 @@ def proportional(total: int, capacities: Sequence[int]) -> list[int]:
     return shares
 
 
-def _check_stages(card: Card, candidates: Sequence[Candidate], min_stages: int) -> None:
+def _check_stages(card: Card, groups: Mapping[str, Sequence[Candidate]], min_stages: int) -> None:
     if min_stages < 1:
         raise InvalidRequestError(f"min_stages must be at least 1, not {min_stages}", param="min_stages")
-    if min_stages > len(candidates):
-        there = f"{len(candidates)} node{'' if len(candidates) == 1 else 's'}"
-        message = f"min_stages is {min_stages}, but {there} can run {card.id}; add machines or ask for fewer stages"
+    most = max((len(group) for group in groups.values()), default=0)
+    if min_stages > most:
+        there = f"{most} node{'' if most == 1 else 's'}"
+        advice = f"add machines or ask for fewer stages{_of_formats(groups)}"
+        message = f"min_stages is {min_stages}, but {there} can run {card.id}; {advice}"
         raise InvalidRequestError(message, param="min_stages")
     if min_stages > card.layers:
         message = f"min_stages is {min_stages}, but {card.id} has only {card.layers} layers"
@@ -180,8 +205,15 @@ def _explain(card: Card, candidates: Sequence[Candidate], precision: str, min_st
     split = f" in at least {min_stages} stages" if min_stages > 1 else ""
     return (
         f"{card.id} does not fit{split}, with room for {tokens} tokens of conversation ({'; '.join(lines) or 'no nodes'}). "
-        "Delete another model, raise --memory, or add a machine."
+        f"Delete another model, raise --memory, or add a machine{_of_formats(by_format(candidates, precision))}."
     )
+
+
+def _of_formats(groups: Mapping[str, Sequence[Candidate]]) -> str:
+    if len(groups) < 2:
+        return ""
+    told = ", ".join(f"{len(group)} in {format}" for format, group in sorted(groups.items()))
+    return f" (machines that compute in different number formats can't share a ring: here {told})"
 
 
 def _size(number: int) -> str:

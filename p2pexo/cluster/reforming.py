@@ -8,7 +8,7 @@ from attrs import evolve
 from p2pexo.cluster.faults import Fault
 from p2pexo.cluster.observed import Cluster
 from p2pexo.cluster.placement import Candidate, by_preference, demand, plan
-from p2pexo.generation.errors import GenerationError, InsufficientMemoryError
+from p2pexo.generation.errors import GenerationError, InsufficientMemoryError, InvalidRequestError
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import Placement, StagePlan
 
@@ -53,6 +53,7 @@ def candidates(cluster: Cluster, card: Card, *, besides: Placement | None = None
             budget=node.memory_budget,
             reserved=cluster.reserved_on(peer, besides=besides.id if besides else ""),
             dense=node.dense,
+            device=node.device,
             preference=2 * (peer in stages) + (peer in holders),
         )
         for peer, node in sorted(cluster.nodes.items())
@@ -65,7 +66,9 @@ def _substitute(
 ) -> tuple[StagePlan, ...] | None:
     """The same ring with a new machine in each lost one's place, or None if there are no machines to take over."""
     staying = {stage.peer for stage in placement.stages} - lost
-    spare = sorted((each for each in sound if each.peer not in staying), key=by_preference)
+    formats = {each.format(placement.precision) for each in sound if each.peer in staying}
+    alike = [each for each in sound if not formats or each.format(placement.precision) in formats]
+    spare = sorted((each for each in alike if each.peer not in staying), key=by_preference)
     stages = list(placement.stages)
     for rank, stage in enumerate(stages):
         if stage.peer in lost:
@@ -86,6 +89,6 @@ def _needed(card: Card, placement: Placement, rank: int, machine: Candidate) -> 
 def _plan_again(card: Card, placement: Placement, machines: Sequence[Candidate]) -> tuple[StagePlan, ...]:
     """As many stages as before, or as many as can be. Raises GenerationError."""
     for stages in range(min(len(placement.stages), len(machines)), 1, -1):
-        with suppress(InsufficientMemoryError):
+        with suppress(InsufficientMemoryError, InvalidRequestError):
             return plan(card, machines, min_stages=stages, precision=placement.precision)
     return plan(card, machines, precision=placement.precision)

@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 
 from p2pexo.cluster import placements as edit
 from p2pexo.cluster.facts import Deletion, Placements, Trouble
-from p2pexo.cluster.faults import BROKEN_LINK_STRIKES, Fault, find_fault
+from p2pexo.cluster.faults import BROKEN_LINK_STRIKES, Fault, find_fault, link_troubles
 from p2pexo.cluster.observed import Cluster
 from p2pexo.cluster.reforming import form_anew
 from p2pexo.generation.errors import GenerationError
@@ -90,7 +90,7 @@ def _tend(cluster: Cluster, placement: Placement, trial: Trial, at: Moment) -> t
     """One placement: leave it, form it anew, say why that isn't possible yet, or give it up."""
     placements = cluster.placements
     trial = _timed(trial, cluster, placement, at.now)
-    fault = find_fault(cluster, placement) or _find_delay(trial, at.now)
+    fault = find_fault(cluster, placement) or _find_delay(cluster, placement, trial, at.now)
     if fault is None:
         trial, next_look = _steadied(trial, at.now)
         return edit.end_trouble(placements, placement.id), trial, next_look
@@ -109,10 +109,11 @@ def _tend(cluster: Cluster, placement: Placement, trial: Trial, at: Moment) -> t
     return edit.replace(placements, placement, stages, epoch), trial, trial.not_before
 
 
-def _find_delay(trial: Trial, now: float) -> Fault | None:
+def _find_delay(cluster: Cluster, placement: Placement, trial: Trial, now: float) -> Fault | None:
     if trial.loaded_since is None or now < trial.loaded_since + LINK_WITHIN_S:
         return None
-    return Fault(f"the stages did not link within {LINK_WITHIN_S:g} s", BROKEN_LINK_STRIKES)
+    troubles = link_troubles(cluster, placement) or "none of them says why"
+    return Fault(f"the stages did not link within {LINK_WITHIN_S:g} s ({troubles})", BROKEN_LINK_STRIKES)
 
 
 def _after_try(trial: Trial, fault: Fault, now: float) -> Trial:

@@ -48,8 +48,9 @@ class Scene:
         suspect: str = "",
         budgets: Mapping[str, int] | None = None,
         held: str = "",
+        gpus: str = "",
     ) -> Cluster:
-        """``live``, ``suspect`` and ``held`` name peers by one letter each; a suspect one is live too."""
+        """``live``, ``suspect``, ``held`` and ``gpus`` name peers by one letter each; a suspect one is live too."""
         node = NodeFacts("", "", "1", "cpu", 10**6, 10**6, 10**6, "", ("127.0.0.1",))
         states = {peer: MemberState.SUSPECT if peer in suspect else MemberState.ALIVE for peer in live}
         return Cluster(
@@ -61,7 +62,13 @@ class Scene:
                 for index, (peer, state) in enumerate(states.items())
             },
             nodes={
-                peer: evolve(node, name=f"mac-{peer}", memory_budget=(budgets or {}).get(peer, 10**6)) for peer in live
+                peer: evolve(
+                    node,
+                    name=f"mac-{peer}",
+                    memory_budget=(budgets or {}).get(peer, 10**6),
+                    device="gpu" if peer in gpus else "cpu",
+                )
+                for peer in live
             },
             models={peer: ModelsFact((self.card.id,), (self.card,)) for peer in held},
             stages={(fact.placement.stages[fact.rank].peer, fact.placement.id, fact.rank): fact for fact in facts},

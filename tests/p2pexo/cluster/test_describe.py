@@ -88,6 +88,8 @@ def test_the_state_of_a_placement_is_that_of_its_worst_stage(scene) -> None:
     assert state(ready) == ("loading", "waiting for mac-b to start stage 1")
     assert state(ready, loading) == ("loading", "loading layers 42% on mac-b")
     assert state(ready, scene.fact(placement, 1, StagePhase.LINKING)) == ("loading", "linking the stages")
+    delayed = scene.fact(placement, 1, StagePhase.LINKING, reason="no answer")
+    assert state(ready, delayed) == ("loading", "linking the stages: stage 1 on mac-b: no answer")
     fetching = scene.fact(placement, 1, StagePhase.STARTING, reason="fetching the model", progress=0.5)
     assert state(ready, fetching) == ("loading", "fetching the model 50% on mac-b")
     assert state(ready, scene.fact(placement, 1, StagePhase.BROKEN, reason="reset"))[0] == "broken"

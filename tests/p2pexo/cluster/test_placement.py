@@ -54,6 +54,29 @@ def test_a_machine_that_holds_the_model_comes_before_a_larger_one() -> None:
     assert [stage.peer for stage in plan(CARD, [large, small])] == ["peer0"]
 
 
+def test_machines_that_compute_in_different_formats_share_no_ring() -> None:
+    mac, other_mac = (Candidate(f"mac{each}", "mac", 2400, device="gpu") for each in (1, 2))
+    linux = [Candidate(f"linux{each}", "linux", 10_000, dense=True) for each in (1, 2)]
+    both = [mac, *linux, other_mac]
+    assert {stage.peer for stage in plan(CARD, both)} == {"mac1", "mac2"}
+    assert {stage.peer for stage in plan(CARD, both, precision="keep", min_stages=2)} == {"mac1", "mac2"}
+    assert {stage.peer for stage in plan(CARD, [mac, *linux])} == {"linux1", "linux2"}
+    assert len({stage.peer for stage in plan(CARD, both, precision="dequantise", min_stages=4)}) == 4
+
+
+def test_what_keeps_machines_apart_is_said() -> None:
+    mixed = [Candidate("mac", "mac", 2400, device="gpu"), Candidate("linux", "linux", 2400)]
+    with pytest.raises(InvalidRequestError, match=r"1 node can run.*1 in fp32, 1 in the model's own"):
+        plan(CARD, mixed, min_stages=2)
+    with pytest.raises(InsufficientMemoryError, match="can't share a ring: here 1 in fp32, 1 in the model's own"):
+        plan(CARD, mixed)
+
+
+def test_of_two_rings_of_one_size_that_of_gpus_is_taken() -> None:
+    mac, linux = Candidate("mac", "mac", 10_000, device="gpu"), Candidate("linux", "linux", 90_000, preference=1)
+    assert [stage.peer for stage in plan(CARD, [linux, mac])] == ["mac"]
+
+
 def test_a_preferred_machine_that_makes_more_stages_necessary_is_passed_over() -> None:
     small = evolve(machines(1000)[0], preference=1)
     large = Candidate("peer9", "studio", 90_000)

@@ -177,6 +177,25 @@ def test_stages_that_never_link_are_formed_anew(scene) -> None:
     assert decide(cluster, waiting.memory, at(waiting.wake_at)).placements.placements[0].epoch == Epoch(4, 2, "a")
 
 
+def test_stages_that_never_link_say_why(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    reason = "the hello differs in dtype"
+    facts = [
+        scene.fact(placed.placements[0], 0, StagePhase.LINKING, reason=reason),
+        scene.fact(placed.placements[0], 1, StagePhase.LINKING),
+    ]
+    tried = Memory({"p1": Trial(strikes=MAX_STRIKES, loaded_since=0)})
+    ended = decide(scene.cluster("abc", placed, facts), tried, at(LINK_WITHIN_S)).placements.deletions[0]
+    assert f"stage 0 on mac-b: {reason}" in ended.reason
+
+
+def test_only_a_machine_that_computes_alike_takes_over(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    assert peers(decide(scene.cluster("abdf", placed, gpus="bf", held="ad"), Memory(), at(0))) == ["b", "f"]
+    alone = decide(scene.cluster("ab", placed, gpus="b", budgets={"a": 100}), Memory(), at(0))
+    assert peers(alone) == ["b"]
+
+
 def test_a_ring_that_stays_ready_has_its_strikes_forgotten(scene) -> None:
     placed = Placements([scene.placement("b")], next_count=2)
     cluster = scene.cluster("ab", placed, [scene.fact(placed.placements[0], 0)])
