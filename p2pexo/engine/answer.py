@@ -6,7 +6,7 @@ from typing import Protocol
 from p2pexo.engine.detokenizer import Detokenizer
 from p2pexo.engine.stops import StopMatcher
 from p2pexo.generation.errors import ContextLengthError
-from p2pexo.generation.events import Delta, Finished, FinishReason, Usage
+from p2pexo.generation.events import Delta, Finished, FinishReason, TokenLogprobs, Usage
 from p2pexo.generation.request import Request
 
 
@@ -42,7 +42,7 @@ class Answer:
             if self.finished is None:
                 self.push(token)
 
-    def push(self, token: int) -> list[Delta | Finished]:
+    def push(self, token: int, logprobs: TokenLogprobs | None = None) -> list[Delta | Finished]:
         """Take in the next token. The events are a Delta, whose text may be empty, and Finished behind the last one.
 
         Raises ValueError when the answer is already finished.
@@ -52,7 +52,7 @@ class Answer:
         index = len(self.tokens)
         self.tokens.append(token)
         text = self._advance(token)
-        delta = Delta(index, (token,), text)
+        delta = Delta(index, (token,), text, logprobs=(logprobs,) if logprobs else ())
         return [delta] if self.finished is None else [delta, self.finished]
 
     def _advance(self, token: int) -> str:

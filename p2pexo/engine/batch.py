@@ -4,9 +4,22 @@ The hidden states that travel beside a batch have shape (rows, hidden size): the
 in the order of ``entries``.
 """
 
-from attrs import frozen
+from attrs import field, frozen
 
+from p2pexo.engine.grammar import GrammarSpec
 from p2pexo.generation.request import Sampling
+
+
+@frozen
+class Drawing:
+    """How the tokens of a sequence are drawn, and what is told about them."""
+
+    sampling: Sampling = field(factory=Sampling)
+    choice: int = 0
+    """Part of the sampling key."""
+    grammar: GrammarSpec | None = None
+    top_logprobs: int | None = None
+    """None: no log probabilities. Else those of each token drawn, and of so many of the likeliest."""
 
 
 @frozen
@@ -21,7 +34,7 @@ class Entry:
     """Tokens of this sequence already in the KV cache; 0 makes a new cache."""
     sample_index: int | None = None
     """Output index of the token to draw after the last row; None while a prompt is only being prefilled."""
-    sampling: Sampling | None = None
+    drawing: Drawing | None = None
     """Sent along with the first chunk of a sequence; kept by the last stage until the sequence is released."""
 
 
@@ -43,6 +56,10 @@ class Sampled:
 
     sequence: int
     token: int
+    logprob: float | None = None
+    """Natural logarithm of its probability as the model itself saw it: before penalties, biases, grammar, temperature and cuts."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens at its place and their logprobs, best first."""
 
 
 @frozen

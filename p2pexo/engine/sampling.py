@@ -2,8 +2,8 @@
 # some of MLX's signatures are untyped
 """Draws a token from logits. Pure: the same logits, history and key give the same token, whatever the batch or the ring.
 
-The order is that of the field: penalties and biases on the logits, then temperature, then the cuts by rank, by
-probability mass and by the share of the best token's probability.
+The order is that of the field: penalties and biases on the logits, then the grammar, then temperature, then the cuts by
+rank, by probability mass and by the share of the best token's probability.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 
@@ -27,24 +28,54 @@ def sampling_key(seed: int, choice: int, output_index: int) -> int:
 
 
 def draw(
-    logits: mx.array, sampling: Sampling, *, output_index: int, prompt: Sequence[int], output: Sequence[int]
+    logits: mx.array,
+    sampling: Sampling,
+    *,
+    output_index: int,
+    prompt: Sequence[int],
+    output: Sequence[int],
+    choice: int = 0,
+    allowed: mx.array | None = None,
 ) -> mx.array:
     """The token at ``output_index`` as a lazy scalar.
 
     ``logits``: shape (vocabulary,), any float dtype. ``prompt`` and ``output`` are the tokens so far; frequency and
     presence penalties look at the output alone, as OpenAI's do, the repetition penalty at both (Keskar et al., CTRL).
+    ``allowed``: bool, shape (vocabulary,); no other token is drawn, whatever its bias.
     """
     logits = _penalised(logits.astype(mx.float32), sampling, prompt, output)
     logits = _biased(logits, sampling.logit_bias)
+    if allowed is not None:
+        logits = mx.where(allowed, logits, -mx.inf)
     if sampling.temperature < _COLDEST:
         return mx.argmax(logits)
     logits = (logits - mx.max(logits)) / sampling.temperature
-    key = mx.random.key(sampling_key(sampling.seed or 0, 0, output_index))
+    key = mx.random.key(sampling_key(sampling.seed or 0, choice, output_index))
     if not _has_cuts(sampling):
         return mx.random.categorical(logits, key=key)
     ranking = mx.argsort(-logits)
     rank = mx.random.categorical(_cut(logits[ranking], sampling), key=key)
     return ranking[rank]
+
+
+def unpack_mask(bits: bytes, vocabulary: int) -> mx.array:
+    """Whether each token is allowed: bool, shape (vocabulary,). ``bits``: one for each token, in little-endian words."""
+    words: Any = memoryview(bits).cast("I")
+    each = mx.right_shift(mx.array(words)[:, None], mx.arange(32, dtype=mx.uint32))
+    return mx.bitwise_and(each, 1).astype(mx.bool_).reshape(-1)[:vocabulary]
+
+
+def log_probabilities(logits: mx.array, tokens: mx.array) -> mx.array:
+    """Natural logarithms of the probabilities of these tokens under plain softmax, in fp32, lazy."""
+    logits = logits.astype(mx.float32)
+    return logits[tokens] - mx.logsumexp(logits)
+
+
+def likeliest(logits: mx.array, count: int) -> mx.array:
+    """The ids of so many tokens, best first, lazy."""
+    count = min(count, logits.size)
+    best = mx.argpartition(-logits, max(count - 1, 0))[:count]
+    return best[mx.argsort(-logits[best])]
 
 
 def _has_cuts(sampling: Sampling) -> bool:

@@ -8,9 +8,8 @@ from collections import deque
 
 from attrs import define, field, frozen
 
-from p2pexo.engine.batch import Batch, BatchResult, Entry, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
 from p2pexo.generation.errors import OverloadedError
-from p2pexo.generation.request import Sampling
 
 
 @frozen
@@ -33,7 +32,7 @@ class Sequence:
     id: int
     tokens: list[int]
     """Prompt and everything drawn so far."""
-    sampling: Sampling
+    drawing: Drawing
     next_index: int
     """Output index of the next token to draw."""
     prompt_length: int
@@ -50,7 +49,7 @@ class Sequence:
             tokens=chunk,
             position=self.cached,
             sample_index=self.next_index if is_complete else None,
-            sampling=self.sampling if self.cached == 0 else None,
+            drawing=self.drawing if self.cached == 0 else None,
         )
 
 
@@ -62,7 +61,7 @@ class Advance:
     processed: int
     """Prompt tokens in the caches now, of ``total``."""
     total: int
-    token: int | None = None
+    drawn: Sampled | None = None
     """The token drawn in this step, if the prompt was complete."""
 
 
@@ -87,14 +86,14 @@ class Scheduler:
         """How many sequences a new one would wait for; 0 if it would run at once."""
         return max(0, len(self._running) + len(self._waiting) - self.limits.running + 1)
 
-    def add(self, tokens: tuple[int, ...], sampling: Sampling, *, first_index: int = 0) -> int:
+    def add(self, tokens: tuple[int, ...], drawing: Drawing, *, first_index: int = 0) -> int:
         """Queue a prompt (not empty, with the tokens of an earlier attempt, if any); its id. Raises OverloadedError."""
         if self.ahead > self.limits.waiting:
             raise OverloadedError(
                 f"{self.limits.waiting} requests are waiting for this model already, which is the limit; try again later",
                 retry_after_s=5,
             )
-        sequence = Sequence(self._next_sequence, list(tokens), sampling, first_index, len(tokens))
+        sequence = Sequence(self._next_sequence, list(tokens), drawing, first_index, len(tokens))
         self._next_sequence += 1
         self._waiting.append(sequence)
         return sequence.id
@@ -135,7 +134,7 @@ class Scheduler:
         batch = self._in_flight.pop(result.number, None)
         if batch is None:
             return []
-        drawn = {each.sequence: each.token for each in result.sampled}
+        drawn = {each.sequence: each for each in result.sampled}
         failed = {each.sequence: each for each in result.failures}
         outcomes: list[Advance | SequenceFailure] = []
         for entry in batch.entries:
@@ -173,8 +172,8 @@ class Scheduler:
         return next((each for each in self._running if each.id == sequence_id), None)
 
 
-def _advance(sequence: Sequence, token: int | None) -> Advance:
-    if token is not None:
-        sequence.tokens.append(token)
+def _advance(sequence: Sequence, drawn: Sampled | None) -> Advance:
+    if drawn is not None:
+        sequence.tokens.append(drawn.token)
         sequence.next_index += 1
-    return Advance(sequence.id, min(sequence.cached, sequence.prompt_length), sequence.prompt_length, token)
+    return Advance(sequence.id, min(sequence.cached, sequence.prompt_length), sequence.prompt_length, drawn)

@@ -14,14 +14,14 @@ import mlx.core as mx
 import structlog
 from attrs import define, field
 
-from p2pexo.engine.batch import Batch, BatchResult, Entry, Sampled, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
 from p2pexo.engine.blas import active_blas
 from p2pexo.engine.families import Family
 from p2pexo.engine.loading import arrays, load_layers
+from p2pexo.engine.masks import GrammarMask, GrammarMasks
 from p2pexo.engine.precision import on_gpu
-from p2pexo.engine.sampling import draw
+from p2pexo.engine.sampling import draw, likeliest, log_probabilities, unpack_mask
 from p2pexo.engine.wire import dtype_name, from_wire, to_wire
-from p2pexo.generation.request import Sampling
 
 log = structlog.get_logger(__name__)
 
@@ -35,21 +35,25 @@ class Sequence:
     """What a stage keeps of one sequence between batches."""
 
     caches: list[Any]
-    sampling: Sampling = field(factory=Sampling)
+    drawing: Drawing = field(factory=Drawing)
+    mask: GrammarMask | None = None
     tokens: list[int] = field(factory=list)
-    """Prompt and output so far, for the penalties."""
+    """Prompt and output so far, for the penalties and the grammar."""
     position: int = 0
 
 
 class StageEngine:
     """Not safe for use by several threads at once; call everything from the one that loaded it."""
 
-    def __init__(self, family: Family, config: dict[str, Any], first_layer: int, end_layer: int) -> None:
+    def __init__(
+        self, family: Family, config: dict[str, Any], first_layer: int, end_layer: int, directory: Path
+    ) -> None:
         self._family = family
         self._sequences: dict[int, Sequence] = {}
         self.layers_total = int(config["num_hidden_layers"])
         self.hidden_size = int(config["hidden_size"])
         self._vocabulary = int(config["vocab_size"])
+        self._masks = GrammarMasks(directory, self._vocabulary)
         self.is_first = first_layer == 0
         self.is_last = end_layer == self.layers_total
         self.weight_bytes = sum(array.nbytes for array in arrays(family.model))
@@ -73,7 +77,7 @@ class StageEngine:
         family, config = load_layers(
             directory, first_layer=first_layer, end_layer=end_layer, precision=precision, progress=progress
         )
-        return cls(family, config, first_layer, end_layer)
+        return cls(family, config, first_layer, end_layer, directory)
 
     @property
     def compute(self) -> str:
@@ -137,8 +141,8 @@ class StageEngine:
             raise SequenceError(f"sequence {entry.sequence} is at {entry.position}, but nothing of it is cached here")
         if sequence.position != entry.position:
             raise SequenceError(f"the cache holds {sequence.position} tokens, the batch says {entry.position}")
-        if entry.sampling is not None:
-            sequence.sampling = entry.sampling
+        if entry.drawing is not None:
+            sequence.drawing = entry.drawing
         return sequence
 
     def _sample(self, entry: Entry, rows: mx.array) -> Sampled | SequenceFailure | None:
@@ -147,21 +151,49 @@ class StageEngine:
             return SequenceFailure(entry.sequence, "its cache was lost, or does not match its position")
         if entry.sample_index is None:
             return None
-        prompt_length = len(sequence.tokens) - entry.sample_index
+        try:
+            return self._draw(entry.sequence, sequence, entry.sample_index, rows)
+        except Exception as error:
+            log.warning("no token could be drawn", sequence=entry.sequence, exc_info=error)
+            del self._sequences[entry.sequence]
+            return SequenceFailure(entry.sequence, str(error))
+
+    def _draw(self, number: int, sequence: Sequence, index: int, rows: mx.array) -> Sampled:
+        drawing = sequence.drawing
+        prompt_length = len(sequence.tokens) - index
+        prompt, output = sequence.tokens[:prompt_length], sequence.tokens[prompt_length:]
         logits = self._family.head(rows[None, -1:])[0, -1]
         token = draw(
             logits,
-            sequence.sampling,
-            output_index=entry.sample_index,
-            prompt=sequence.tokens[:prompt_length],
-            output=sequence.tokens[prompt_length:],
+            drawing.sampling,
+            output_index=index,
+            prompt=prompt,
+            output=output,
+            choice=drawing.choice,
+            allowed=self._allowed(sequence, output),
         )
         broken = mx.isnan(logits).any()
         mx.eval(token, broken)
         if broken.item():
-            del self._sequences[entry.sequence]
-            return SequenceFailure(entry.sequence, "the model gave no numbers for it (NaN logits)")
-        return Sampled(entry.sequence, int(cast(int, token.item())))
+            raise SequenceError("the model gave no numbers for it (NaN logits)")
+        if drawing.top_logprobs is None:
+            return Sampled(number, int(cast(int, token.item())))
+        return _with_logprobs(number, token, logits, drawing.top_logprobs)
+
+    def _allowed(self, sequence: Sequence, output: list[int]) -> mx.array | None:
+        grammar = sequence.drawing.grammar
+        if grammar is None:
+            return None
+        if sequence.mask is None:
+            sequence.mask = self._masks.start(grammar)
+        return unpack_mask(sequence.mask.allowed(output), self._vocabulary)
+
+
+def _with_logprobs(number: int, token: mx.array, logits: mx.array, count: int) -> Sampled:
+    tokens = mx.concatenate([token.reshape(1), likeliest(logits, count)])
+    logprobs = cast(list[float], log_probabilities(logits, tokens).tolist())
+    ids = cast(list[int], tokens.tolist())
+    return Sampled(number, ids[0], logprobs[0], tuple(zip(ids[1:], logprobs[1:], strict=True)))
 
 
 def _result(batch: Batch, results: list[Sampled | SequenceFailure]) -> BatchResult:

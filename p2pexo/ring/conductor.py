@@ -7,7 +7,10 @@ import structlog
 from attrs import define, evolve, field
 
 from p2pexo.engine.answer import Answer
-from p2pexo.engine.batch import Batch, BatchResult, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Sampled, SequenceFailure
+from p2pexo.engine.grammar import GrammarKind, GrammarSpec, grammar_for
+from p2pexo.engine.logprobs import token_logprobs
+from p2pexo.engine.masks import check_grammar
 from p2pexo.engine.scheduler import Advance, Scheduler
 from p2pexo.generation.errors import (
     EngineError,
@@ -15,7 +18,7 @@ from p2pexo.generation.errors import (
     InvalidRequestError,
     RingBrokenError,
 )
-from p2pexo.generation.events import Event, Failed, Finished, Progress, Started, Waiting
+from p2pexo.generation.events import Event, Failed, Finished, FinishReason, Progress, Started, Usage, Waiting
 from p2pexo.generation.request import Request
 from p2pexo.ring.engines import TextModel
 
@@ -90,14 +93,19 @@ class Conductor:
         prompt = tuple(self._text.prompt_tokens(request.messages))
         if not prompt:
             raise InvalidRequestError("the messages make an empty prompt; send at least one with text")
+        if request.max_tokens == 0:
+            self._emit(number, Started(len(prompt)))
+            self._emit(number, Finished(FinishReason.LENGTH, Usage(len(prompt), 0)))
+            return
         answer = Answer(request, self._text, prompt)
         if answer.finished is not None:  # by what an earlier attempt produced
             self._emit(number, Started(len(prompt)))
             self._emit(number, answer.finished)
             return
+        drawing = Drawing(request.sampling, request.choice, _grammar(request), request.top_logprobs)
         replayed = request.replayed_tokens
         ahead = self._scheduler.ahead
-        sequence = self._scheduler.add(prompt + replayed, request.sampling, first_index=len(replayed))
+        sequence = self._scheduler.add(prompt + replayed, drawing, first_index=len(replayed))
         self._calls[sequence] = _Call(number, request, answer, sequence, len(prompt))
         if ahead:
             self._emit(number, Waiting(f"requests that come first: {ahead}"))
@@ -114,17 +122,17 @@ class Conductor:
     def _advance(self, call: _Call, advance: Advance) -> None:
         if call.first_token_at is None:
             self._emit(call.number, Progress(advance.processed, advance.total))
-        if advance.token is not None:
-            self._push(call, advance.token)
+        if advance.drawn is not None:
+            self._push(call, advance.drawn)
 
-    def _push(self, call: _Call, token: int) -> None:
+    def _push(self, call: _Call, drawn: Sampled) -> None:
         if call.first_token_at is None:
             call.first_token_at = self._clock()
         try:
-            events = call.answer.push(token)
+            events = call.answer.push(drawn.token, token_logprobs(drawn, self._text.token_bytes))
         except Exception as error:
             _logger.exception("a token could not be turned into text", request=call.request.id)
-            self._fail(call, _engine_error(f"token {token} could not be turned into text", error))
+            self._fail(call, _engine_error(f"token {drawn.token} could not be turned into text", error))
             return
         for event in events:
             self._emit(call.number, self._timed(call, event) if isinstance(event, Finished) else event)
@@ -142,6 +150,14 @@ class Conductor:
     def _forget(self, call: _Call) -> None:
         del self._calls[call.sequence]
         self._scheduler.remove(call.sequence)
+
+
+def _grammar(request: Request) -> GrammarSpec | None:
+    """Raises InvalidRequestError for one that can't be enforced."""
+    grammar = grammar_for(request)
+    if grammar is not None:
+        check_grammar(grammar, "tools" if grammar.kind is GrammarKind.LARK else "response_format")
+    return grammar
 
 
 def _engine_error(what: str, error: Exception) -> EngineError:

@@ -47,6 +47,10 @@ class LoadStage(Protocol):
 class TextModel(AnswerText, Protocol):
     """The tokenizer and the chat template, as stage 0 needs them."""
 
+    def token_bytes(self, token: int) -> bytes:
+        """What one token stands for; it may be a part of a character."""
+        ...
+
     def prompt_tokens(self, messages: tuple[Message, ...]) -> list[int]: ...
 
 

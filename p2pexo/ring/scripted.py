@@ -1,10 +1,13 @@
 """An engine without a model, for tests and for benches that emulate stages: what it computes is cheap, but as unforgiving.
 
 Its layers are small recurrences over integers. A token depends on every token before it and on every layer, so a lost
-cache, a swapped row or a layer too many changes the answer, while any cut into stages leaves it as it is. The folder
-holds a ``script.json`` with a ``Script`` in place of a model.
+cache, a swapped row or a layer too many changes the answer, while any cut into stages leaves it as it is. A token is a
+byte of UTF-8. The folder holds a ``script.json`` with a ``Script`` in place of a model.
+
+Where a test needs an answer that means something, such as a call of a tool, a ``Line`` of the script says it.
 """
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,13 +15,28 @@ from pathlib import Path
 import numpy as np
 from attrs import define, field, frozen
 
-from p2pexo.engine.batch import Batch, BatchResult, Entry, Sampled
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
 from p2pexo.generation.codec import decode, encode
 from p2pexo.generation.request import Message
 from p2pexo.ring.engines import EngineKit
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz "
 _MULTIPLIER = 6_364_136_223_846_793_005
+END_TOKEN = 0
+"""Ends a line, and is in no text."""
+
+
+@frozen
+class Line:
+    """What is said to prompts that end with the ``cue``."""
+
+    cue: str
+    """The empty one fits every prompt."""
+    text: str
+    token_s: float = 0.0
+    """What each token takes, slept through."""
+    fails_after: int | None = None
+    """So many tokens come, and then the engine fails at this request alone."""
 
 
 @frozen
@@ -27,7 +45,6 @@ class Script:
     hidden_size: int = 4
     """Of uint64: a row has eight times as many bytes."""
     context_length: int = 512
-    end_token: int | None = None
     load_s: float = 0.0
     batch_s: float = 0.0
     """What one layer takes for a batch, slept through."""
@@ -37,9 +54,25 @@ class Script:
     """Loading this layer fails."""
     poisons: tuple[tuple[str, int], ...] = ()
     """(text, layer): a prompt that ends with the text fails on the stage that holds the layer."""
+    says: tuple[Line, ...] = ()
+    """The first line whose cue fits is said; to all other prompts, letters without a meaning."""
 
     def write(self, directory: Path) -> None:
+        """Make a folder that can be placed like a model, on nodes that run the scripted engine."""
+        config = {
+            "model_type": "scripted",
+            "num_hidden_layers": self.layers,
+            "hidden_size": self.hidden_size,
+            "num_attention_heads": 1,
+            "max_position_embeddings": self.context_length,
+        }
         (directory / "script.json").write_bytes(encode(self))
+        (directory / "config.json").write_text(json.dumps(config))
+        (directory / "model.safetensors").write_bytes(_NO_TENSORS)
+
+
+_NO_TENSORS = (2).to_bytes(8, "little") + b"{}"
+"""A whole safetensors file."""
 
 
 def read_script(directory: Path) -> Script:
@@ -56,7 +89,9 @@ class ScriptedStage:
     wire_dtype: str = "uint64"
     _states: dict[int, list[int]] = field(factory=dict[int, list[int]], init=False)
     """By sequence: one number per layer, standing for its cache."""
-    _positions: dict[int, int] = field(factory=dict[int, int], init=False)
+    _texts: dict[int, bytearray] = field(factory=dict[int, bytearray], init=False)
+    """By sequence: every token so far."""
+    _drawings: dict[int, Drawing] = field(factory=dict[int, Drawing], init=False)
 
     @property
     def is_last(self) -> bool:
@@ -76,25 +111,29 @@ class ScriptedStage:
 
     def run(self, batch: Batch, hidden: bytes | memoryview | None) -> memoryview | BatchResult:
         for sequence in batch.release:
-            self._states.pop(sequence, None)
-            self._positions.pop(sequence, None)
+            for kept in (self._states, self._texts, self._drawings):
+                kept.pop(sequence, None)
         rows = self._embed(batch) if hidden is None else self._unpack(batch, hidden)
         time.sleep(self._depth * (self.script.batch_s * bool(batch.entries) + self.script.row_s * batch.rows))
-        sampled: list[Sampled] = []
+        results: list[Sampled | SequenceFailure] = []
         start = 0
         for entry in batch.entries:
             end = start + len(entry.tokens)
             rows[start:end] = self._advance(entry, rows[start:end])
             if self.is_last and entry.sample_index is not None:
-                sampled.append(Sampled(entry.sequence, _draw(rows[end - 1])))
+                results.append(self._sample(entry.sequence, entry.sample_index, rows[end - 1]))
             start = end
         if self.is_last:
-            return BatchResult(batch.number, tuple(sampled))
+            return BatchResult(
+                batch.number,
+                tuple(each for each in results if isinstance(each, Sampled)),
+                tuple(each for each in results if isinstance(each, SequenceFailure)),
+            )
         return memoryview(np.repeat(np.array(rows, np.uint64), self.script.hidden_size).tobytes())
 
     def clear(self) -> None:
-        self._states.clear()
-        self._positions.clear()
+        for kept in (self._states, self._texts, self._drawings):
+            kept.clear()
 
     def _embed(self, batch: Batch) -> list[int]:
         return [token + 1 for entry in batch.entries for token in entry.tokens]
@@ -105,17 +144,34 @@ class ScriptedStage:
 
     def _advance(self, entry: Entry, rows: list[int]) -> list[int]:
         if entry.position == 0:
-            self._states[entry.sequence], self._positions[entry.sequence] = [0] * self._depth, 0
-        if self._positions.get(entry.sequence) != entry.position:
+            self._states[entry.sequence], self._texts[entry.sequence] = [0] * self._depth, bytearray()
+            self._drawings[entry.sequence] = entry.drawing or Drawing()
+        text = self._texts.get(entry.sequence)
+        if text is None or len(text) != entry.position:
             raise ValueError(f"sequence {entry.sequence} is at {entry.position}, the cache is not")
         self._check_poison(entry)
-        self._positions[entry.sequence] += len(entry.tokens)
+        text += bytes(entry.tokens)
         states = self._states[entry.sequence]
         for index in range(self._depth):
             for row, value in enumerate(rows):
                 states[index] = (states[index] * _MULTIPLIER + value + self.first_layer + index) % 2**64
                 rows[row] = states[index] ^ (value >> 7)
         return rows
+
+    def _sample(self, sequence: int, index: int, row: int) -> Sampled | SequenceFailure:
+        """The next token of the line that is said, or a letter that depends on all that was computed."""
+        text = self._texts[sequence]
+        line = self._line(bytes(text[: len(text) - index]))
+        if line is None:
+            return _certain(sequence, _draw(row), self._drawings[sequence])
+        time.sleep(line.token_s)
+        if index == line.fails_after:
+            return SequenceFailure(sequence, f"the script says so, after {index} tokens")
+        said = line.text.encode()
+        return _certain(sequence, said[index] if index < len(said) else END_TOKEN, self._drawings[sequence])
+
+    def _line(self, prompt: bytes) -> Line | None:
+        return next((line for line in self.script.says if prompt.endswith(line.cue.encode())), None)
 
     def _check_poison(self, entry: Entry) -> None:
         for text, layer in self.script.poisons:
@@ -126,7 +182,7 @@ class ScriptedStage:
 
 @frozen
 class ScriptedText:
-    """Implements ``engines.TextModel``: a token is a letter of the alphabet."""
+    """Implements ``engines.TextModel``: a token is a byte."""
 
     script: Script
 
@@ -136,22 +192,34 @@ class ScriptedText:
 
     @property
     def end_tokens(self) -> frozenset[int]:
-        return frozenset() if self.script.end_token is None else frozenset({self.script.end_token})
+        return frozenset({END_TOKEN})
 
     def prompt_tokens(self, messages: Sequence[Message]) -> list[int]:
         return [token for message in messages for token in tokens_of(message.content)]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        return "".join(_ALPHABET[token] for token in tokens)
+        return bytes(token for token in tokens if token != END_TOKEN).decode(errors="replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        return b"<end>" if token == END_TOKEN else bytes([token])
 
 
 def tokens_of(text: str) -> list[int]:
-    """Raises ValueError for a character that is not in the alphabet."""
-    return [_ALPHABET.index(character) for character in text]
+    """Raises ValueError for a text that holds the end token."""
+    if "\0" in text:
+        raise ValueError("the script knows no NUL character")
+    return list(text.encode())
 
 
 def _draw(row: int) -> int:
-    return (row >> 32) % len(_ALPHABET)
+    return ord(_ALPHABET[(row >> 32) % len(_ALPHABET)])
+
+
+def _certain(sequence: int, token: int, drawing: Drawing) -> Sampled:
+    """Nothing is drawn here, so all the probability is with this token."""
+    if drawing.top_logprobs is None:
+        return Sampled(sequence, token)
+    return Sampled(sequence, token, 0.0, ((token, 0.0),) if drawing.top_logprobs else ())
 
 
 def load_stage(

@@ -5,14 +5,14 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
-from p2pexo.engine.batch import Batch, BatchResult, Entry
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry
 from p2pexo.engine.mlx_models import model_module
 from p2pexo.engine.precision import Precision, choose_precision
 from p2pexo.engine.stage import StageEngine
 from p2pexo.engine.wire import from_wire, to_wire
 from p2pexo.generation.request import Sampling
 
-PROMPT = Batch(0, (Entry(1, (5, 17, 300, 42), 0, 0, Sampling(temperature=0)),))
+PROMPT = Batch(0, (Entry(1, (5, 17, 300, 42), 0, 0, Drawing(Sampling(temperature=0))),))
 
 
 @pytest.mark.parametrize(

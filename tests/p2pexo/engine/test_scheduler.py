@@ -1,11 +1,11 @@
 import pytest
 
-from p2pexo.engine.batch import Batch, BatchResult, Entry, Sampled, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
 from p2pexo.engine.scheduler import Advance, Limits, Scheduler
 from p2pexo.generation.errors import OverloadedError
 from p2pexo.generation.request import Sampling
 
-GREEDY = Sampling(temperature=0.0)
+GREEDY = Drawing(Sampling(temperature=0.0))
 
 
 def the_next(scheduler: Scheduler) -> Batch:
@@ -30,7 +30,7 @@ def test_a_short_prompt_is_one_batch_that_draws_the_first_token():
 def test_each_drawn_token_is_the_only_row_of_the_next_batch():
     scheduler = Scheduler()
     sequence = scheduler.add((5, 6, 7), GREEDY)
-    assert scheduler.apply(drawing(the_next(scheduler), 8)) == [Advance(sequence, 3, 3, 8)]
+    assert scheduler.apply(drawing(the_next(scheduler), 8)) == [Advance(sequence, 3, 3, Sampled(sequence, 8))]
     assert the_next(scheduler).entries == (Entry(sequence, (8,), 3, 1),)
 
 
@@ -45,8 +45,12 @@ def test_a_long_prompt_goes_in_chunks_and_only_the_last_one_draws():
         advances += scheduler.apply(drawing(batch, 99))
     assert [each.tokens for each in entries] == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9)]
     assert [each.sample_index for each in entries] == [None, None, 0]
-    assert [each.sampling for each in entries] == [GREEDY, None, None]
-    assert advances == [Advance(sequence, 4, 10), Advance(sequence, 8, 10), Advance(sequence, 10, 10, 99)]
+    assert [each.drawing for each in entries] == [GREEDY, None, None]
+    assert advances == [
+        Advance(sequence, 4, 10),
+        Advance(sequence, 8, 10),
+        Advance(sequence, 10, 10, Sampled(sequence, 99)),
+    ]
 
 
 def test_a_replayed_answer_goes_on_at_its_output_index():
@@ -105,7 +109,7 @@ def test_a_failure_ends_its_own_sequence_alone():
     batch = the_next(scheduler)
     failure = SequenceFailure(bad, "no")
     result = BatchResult(batch.number, (Sampled(good, 7),), (failure,))
-    assert scheduler.apply(result) == [failure, Advance(good, 1, 1, 7)]
+    assert scheduler.apply(result) == [failure, Advance(good, 1, 1, Sampled(good, 7))]
     after = the_next(scheduler)
     assert after.release == (bad,)
     assert [each.sequence for each in after.entries] == [good]

@@ -7,13 +7,13 @@ from typing import Any, cast
 import mlx.core as mx
 import pytest
 
-from p2pexo.engine.batch import Batch, BatchResult, Entry, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, SequenceFailure
 from p2pexo.engine.families import UnsupportedModelError
 from p2pexo.engine.mlx_models import model_module
 from p2pexo.engine.stage import StageEngine
 from p2pexo.generation.request import Sampling
 
-GREEDY = Sampling(temperature=0)
+GREEDY = Drawing(Sampling(temperature=0))
 PROMPT = (5, 17, 300, 42, 8, 9, 120)
 
 
@@ -33,11 +33,11 @@ class Ring:
         assert isinstance(hidden, BatchResult)
         return hidden
 
-    def generate(self, prompt: Sequence[int], count: int, sampling: Sampling = GREEDY, sequence: int = 0) -> list[int]:
+    def generate(self, prompt: Sequence[int], count: int, drawing: Drawing = GREEDY, sequence: int = 0) -> list[int]:
         tokens: list[int] = []
         new, position = tuple(prompt), 0
         for index in range(count):
-            result = self.run(Entry(sequence, new, position, index, sampling if index == 0 else None))
+            result = self.run(Entry(sequence, new, position, index, drawing if index == 0 else None))
             position += len(new)
             new = (result.sampled[0].token,)
             tokens += new
@@ -127,11 +127,11 @@ def test_ragged_entries_of_a_batch_give_the_tokens_they_give_alone(tiny_model: P
 
 
 def test_a_replayed_answer_goes_on_as_if_undisturbed(tiny_model: Path) -> None:
-    sampling = Sampling(temperature=1.5, seed=11, frequency_penalty=0.5, repetition_penalty=1.2)
-    whole = Ring(tiny_model, (0, 2, 4)).generate(PROMPT, 10, sampling)
+    drawing = Drawing(Sampling(temperature=1.5, seed=11, frequency_penalty=0.5, repetition_penalty=1.2))
+    whole = Ring(tiny_model, (0, 2, 4)).generate(PROMPT, 10, drawing)
     ring = Ring(tiny_model, (0, 1, 4))
     replayed = (*PROMPT, *whole[:6])
-    token = ring.run(Entry(9, replayed, 0, 6, sampling)).sampled[0].token
+    token = ring.run(Entry(9, replayed, 0, 6, drawing)).sampled[0].token
     assert token == whole[6]
 
 

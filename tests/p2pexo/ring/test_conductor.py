@@ -124,7 +124,7 @@ def test_every_request_is_told_when_the_ring_breaks_and_later_ones_run(request_f
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"), [("", "invalid_request"), ("a" * 512, "context_length_exceeded"), ("Ä", "engine")]
+    ("content", "kind"), [("", "invalid_request"), ("a" * 512, "context_length_exceeded"), ("\0", "engine")]
 )
 def test_what_is_wrong_with_a_request_is_its_own_failure(request_for, content: str, kind: str):
     desk = Desk()

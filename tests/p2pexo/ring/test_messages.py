@@ -2,7 +2,8 @@ import struct
 
 import pytest
 
-from p2pexo.engine.batch import Batch, BatchResult, Entry, Sampled, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
+from p2pexo.engine.grammar import GrammarKind, GrammarSpec
 from p2pexo.generation.request import Sampling
 from p2pexo.ring.messages import (
     Frame,
@@ -19,7 +20,8 @@ from p2pexo.ring.messages import (
 from p2pexo.ring.plan import Epoch
 
 HELLO = Hello("p1", Epoch(1, 2, "leader"), 0, 3, "float32")
-BATCH = Batch(7, (Entry(3, (5, 6), 0, None, Sampling(seed=1)), Entry(4, (9,), 12, 3)), release=(1, 2))
+DRAWING = Drawing(Sampling(seed=1), 2, GrammarSpec(GrammarKind.JSON_SCHEMA, '{"type": "object"}'), 5)
+BATCH = Batch(7, (Entry(3, (5, 6), 0, None, DRAWING), Entry(4, (9,), 12, 3)), release=(1, 2))
 
 
 def read(data: bytes) -> Frame:
@@ -42,7 +44,7 @@ def read(data: bytes) -> Frame:
         Heartbeat(),
         Step(BATCH),
         Step(BATCH, (SequenceFailure(8, "bad"),)),
-        BatchResult(7, (Sampled(3, 99),), (SequenceFailure(4, "bad"),)),
+        BatchResult(7, (Sampled(3, 99), Sampled(4, 7, -0.5, ((8, -0.25), (7, -0.5)))), (SequenceFailure(4, "bad"),)),
     ],
 )
 def test_a_message_comes_out_as_it_went_in(message: Message):
