@@ -7,7 +7,7 @@ import pytest
 from p2pexo.engine.batch import BatchResult
 from p2pexo.engine.scheduler import Limits, Scheduler
 from p2pexo.generation.errors import RingBrokenError
-from p2pexo.generation.events import Delta, Failed, Finished, FinishReason, Progress, Started, Waiting
+from p2pexo.generation.events import Delta, Failed, Finished, FinishReason, Progress, Started, Usage, Waiting
 from p2pexo.ring.conductor import Conductor
 from p2pexo.ring.scripted import Script, ScriptedStage, ScriptedText
 
@@ -134,3 +134,12 @@ def test_what_is_wrong_with_a_request_is_its_own_failure(request_for, content: s
     desk.conductor.submit(2, request_for("hello", max_tokens=2))
     desk.run()
     assert isinstance(desk.events[2][-1], Finished)
+
+
+def test_a_request_without_tokens_only_counts_its_prompt(request_for):
+    desk = Desk(Script(context_length=10))
+    for number, prompt in enumerate(("hello", "longer than the context")):
+        desk.conductor.submit(number, request_for(prompt, max_tokens=0))
+        counted = Finished(FinishReason.LENGTH, Usage(len(prompt), 0))
+        assert desk.events[number] == [Started(len(prompt)), counted]
+    assert not desk.step()
