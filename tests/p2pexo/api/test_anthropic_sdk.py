@@ -18,7 +18,7 @@ from p2pexo.generation.request import FormatKind, Request, Role
 
 MODEL = "tests/Parrot-135M"
 ASK: dict[str, Any] = {"model": MODEL, "max_tokens": 50, "messages": [{"role": "user", "content": "one two three"}]}
-ADD = {"name": "add", "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+ADD: Any = {"name": "add", "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
 
 
 def client_of(node: Any, api_key: str = "none", max_retries: int = 0) -> Anthropic:
