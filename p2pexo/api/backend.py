@@ -3,23 +3,22 @@
 Protocols, so that the routes can be put under test with a scripted answer and a cluster of one sentence.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
-
-import trio
 
 from p2pexo.cluster.commands import PlaceCommand
 from p2pexo.cluster.snapshot import ClusterSnapshot
 from p2pexo.generation.events import Event
 from p2pexo.generation.request import Request
 from p2pexo.models.card import Card
+from p2pexo.serving.responses_store import StoredResponse
 
 
 class Generator(Protocol):
     """Carries a request to a ring, wherever its stages are."""
 
-    def generate(self, request: Request) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Event]]:
+    def generate(self, request: Request) -> AbstractAsyncContextManager[AsyncIterable[Event]]:
         """The events of the answer, as they come. Leaving the context cancels. Errors come as ``Failed`` events."""
         ...
 
@@ -43,4 +42,22 @@ class Cluster(Protocol):
 
     def snapshots(self) -> AsyncIterator[ClusterSnapshot]:
         """The cluster as it is now, then anew after each change."""
+        ...
+
+
+class ResponseStore(Protocol):
+    """Where responses are kept, whichever node made them. Raises UnavailableError if that node can't be asked."""
+
+    def new_id(self) -> str:
+        """An id that says which node holds the response."""
+        ...
+
+    async def get(self, id: str) -> StoredResponse | None: ...
+
+    async def put(self, stored: StoredResponse) -> None:
+        """Keep a response made here. A failure to do so is logged: the client has its answer nevertheless."""
+        ...
+
+    async def delete(self, id: str) -> bool:
+        """Whether there was one."""
         ...

@@ -56,6 +56,7 @@ FAULTS = {
 """By kind of GenerationError."""
 
 WRONG_KEY = Fault(401, Label(_INVALID, "invalid_api_key"), "authentication_error")
+NOT_STORED = Fault(404, Label(_INVALID, "previous_response_not_found"), "not_found_error")
 TOO_LARGE = Fault(413, Label(_INVALID, "request_too_large"), "request_too_large")
 
 _CLAUDE_TYPES = {

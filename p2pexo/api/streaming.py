@@ -49,9 +49,14 @@ def _encode(wire: WireStream, events: list[Event]) -> bytes:
     return b"".join(wire.encode(event) for event in events)
 
 
-async def stream(answer: Answer, wire: WireStream, media_type: str = sse.MEDIA_TYPE) -> Response:
-    """The response to a request with ``stream: true``. Raises the GenerationError that ended the answer in time."""
+async def held_back(answer: Answer) -> None:
+    """Wait until the status of a stream is known, or for HOLD_S. Raises the GenerationError that ended it in time."""
     await answer.hold(HOLD_S)
     if answer.failure is not None:
         raise from_report(answer.failure)
+
+
+async def stream(answer: Answer, wire: WireStream, media_type: str = sse.MEDIA_TYPE) -> Response:
+    """The response to a request with ``stream: true``. Raises the GenerationError that ended the answer in time."""
+    await held_back(answer)
     return Response(writes(answer, wire), headers=sse.STREAM_HEADERS, content_type=media_type)

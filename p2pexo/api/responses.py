@@ -1,0 +1,223 @@
+"""OpenAI Responses, inwards: a request body becomes a ``generation.Request``. Pure.
+
+What we don't offer is refused by name when it would change the answer. What can't change it is ignored: see IGNORED.
+"""
+
+from collections.abc import Callable, Mapping
+
+from attrs import field, frozen
+
+from p2pexo.api.fields import Fields, Range, as_text, shown
+from p2pexo.api.messages import with_leading_system
+from p2pexo.api.responses_items import read_input
+from p2pexo.api.responses_tools import TextSettings, Toolbox, read_text_settings, read_toolbox
+from p2pexo.generation.errors import InvalidRequestError, UnsupportedParameterError
+from p2pexo.generation.request import Message, Request, Role, Sampling, Thinking
+from p2pexo.models.card import Card
+
+HONOURED = frozenset(
+    {
+        "model",
+        "input",
+        "instructions",
+        "previous_response_id",
+        "store",
+        "stream",
+        "include",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "text",
+        "reasoning",
+        "temperature",
+        "top_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "seed",
+        "max_output_tokens",
+        "top_logprobs",
+        "metadata",
+        "truncation",
+    }
+)
+
+IGNORED = frozenset(
+    {
+        # For the provider's books and caches.
+        "user",
+        "client_metadata",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "prompt_cache_options",
+        # About obfuscation, which a stream from one's own machine has no use for.
+        "stream_options",
+        # Counts the calls of tools that the provider runs; functions are run by the client.
+        "max_tool_calls",
+    }
+)
+"""Parameters that are legal and change nothing here."""
+
+NOT_OFFERED: Mapping[str, Callable[[Fields], bool]] = {
+    "background": lambda body: body.boolean("background"),
+}
+"""Legal parameters whose mere default can be served: whether this body asks for more than that."""
+
+LOGPROBS = "message.output_text.logprobs"
+
+INCLUDABLE = frozenset(
+    {
+        LOGPROBS,
+        "reasoning.encrypted_content",
+        "message.input_image.image_url",
+        "file_search_call.results",
+        "web_search_call.results",
+        "web_search_call.action.sources",
+        "code_interpreter_call.outputs",
+        "computer_call_output.output.image_url",
+    }
+)
+"""What ``include`` may name. All but the log probabilities belong to things that never occur here."""
+
+EFFORTS = {
+    "none": Thinking.OFF,
+    "minimal": Thinking.LOW,
+    "low": Thinking.LOW,
+    "medium": Thinking.MEDIUM,
+    "high": Thinking.HIGH,
+    "xhigh": Thinking.HIGH,
+    "max": Thinking.HIGH,
+}
+
+MAX_METADATA = 16
+_TOKENS = Range(1, 2**31 - 1)
+_SEEDS = Range(-(2**63), 2**63 - 1)
+_PENALTIES = Range(-2, 2)
+_LIKELIEST = Range(0, 20)
+
+
+@frozen
+class Recalled:
+    """What the store holds of that which a body refers to."""
+
+    conversation: tuple[Message, ...] = ()
+    """Inputs and outputs up to the previous response; its instructions are not among them."""
+    items: Mapping[str, Fields] = field(factory=dict[str, Fields])
+    """Output items of earlier responses, by id."""
+
+
+@frozen
+class Asked:
+    """What a response repeats of the request. JSON values as the client wrote them, defaults filled in."""
+
+    previous_response_id: str | None
+    instructions: str | None
+    toolbox: Toolbox
+    text: TextSettings
+    sampling: Sampling
+    max_output_tokens: int | None
+    top_logprobs: int
+    effort: str | None
+    summary: str | None
+    store: bool
+    metadata: Mapping[str, object]
+    safety_identifier: str | None
+    prompt_cache_key: str | None
+
+
+@frozen
+class ResponsesCall:
+    """A response as asked for: the request, and what its wire form and the store need beside it."""
+
+    request: Request
+    conversation: tuple[Message, ...]
+    """All that was said so far, without the instructions."""
+    asked: Asked
+    stream: bool
+
+
+def read_responses(
+    body: Fields, resolve: Callable[[str], Card], response_id: str, recalled: Recalled | None = None
+) -> ResponsesCall:
+    """Read the body of POST /v1/responses.
+
+    Raises InvalidRequestError (also UnsupportedParameterError) naming the field, ModelNotFoundError.
+    """
+    recalled = recalled or Recalled()
+    _refuse_what_is_not_offered(body)
+    asked = _asked(body)
+    conversation = (*recalled.conversation, *read_input(body, recalled.items))
+    instructions = () if asked.instructions is None else (Message(Role.SYSTEM, asked.instructions),)
+    request = Request(
+        id=response_id,
+        messages=with_leading_system((*instructions, *conversation)),
+        sampling=asked.sampling,
+        max_tokens=asked.max_output_tokens,
+        tools=asked.toolbox.tools,
+        tool_choice=asked.toolbox.choice,
+        output_format=asked.text.format,
+        top_logprobs=asked.top_logprobs if _wants_logprobs(body) else None,
+        thinking=None if asked.effort is None else EFFORTS[asked.effort],
+        model=resolve(body.text("model", "")).id,
+    )
+    return ResponsesCall(request, conversation, asked, body.boolean("stream"))
+
+
+def _asked(body: Fields) -> Asked:
+    # Never cut: a prompt that doesn't fit is refused with ``auto`` as well.
+    body.choice("truncation", "disabled", ("disabled", "auto"))
+    reasoning = body.child("reasoning") or Fields({}, "reasoning")
+    return Asked(
+        previous_response_id=body.text("previous_response_id", None),
+        instructions=body.text("instructions", None),
+        toolbox=read_toolbox(body),
+        text=read_text_settings(body),
+        sampling=_sampling(body),
+        max_output_tokens=body.integer("max_output_tokens", None, _TOKENS),
+        top_logprobs=body.integer("top_logprobs", 0, _LIKELIEST),
+        effort=None if reasoning.get("effort") is None else reasoning.choice("effort", "", EFFORTS),
+        summary=reasoning.text("summary", None),
+        store=body.boolean("store", True),
+        metadata=_metadata(body),
+        safety_identifier=body.text("safety_identifier", None),
+        prompt_cache_key=body.text("prompt_cache_key", None),
+    )
+
+
+def _sampling(body: Fields) -> Sampling:
+    return Sampling(
+        temperature=body.number("temperature", 1.0, Range(0, 2)),
+        top_p=body.number("top_p", 1.0, Range(0, 1, low_open=True)),
+        presence_penalty=body.number("presence_penalty", 0.0, _PENALTIES),
+        frequency_penalty=body.number("frequency_penalty", 0.0, _PENALTIES),
+        seed=body.integer("seed", None, _SEEDS),
+    )
+
+
+def _wants_logprobs(body: Fields) -> bool:
+    include = body.items("include", as_text)
+    unknown = next((each for each in include if each not in INCLUDABLE), None)
+    if unknown is not None:
+        raise InvalidRequestError(
+            f"include: {unknown!r} is not known; known are {', '.join(sorted(INCLUDABLE))}", param="include"
+        )
+    return LOGPROBS in include or body.integer("top_logprobs", 0, _LIKELIEST) > 0
+
+
+def _metadata(body: Fields) -> Mapping[str, object]:
+    metadata = body.child("metadata") or Fields({}, "metadata")
+    if len(metadata.values) > MAX_METADATA:
+        raise body.wrong("metadata", f"at most {MAX_METADATA} entries")
+    for name in metadata.values:
+        metadata.required_text(name)
+    return metadata.values
+
+
+def _refuse_what_is_not_offered(body: Fields) -> None:
+    for name in body.present():
+        if name in HONOURED or name in IGNORED:
+            continue
+        if name not in NOT_OFFERED or NOT_OFFERED[name](body):
+            value = shown(body.get(name))
+            raise UnsupportedParameterError(f"{name}: {value} is not supported here; leave it out", param=name)
