@@ -7,7 +7,7 @@ from quart import Quart, Response, request
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
-from p2pexo.api.backend import Cluster, Generator
+from p2pexo.api.backend import Cluster, Generator, ResponseStore
 from p2pexo.api.chat_routes import add_chat_routes
 from p2pexo.api.cluster_routes import add_cluster_routes
 from p2pexo.api.dialects import Dialect, dialect_of
@@ -17,6 +17,8 @@ from p2pexo.api.guard import AccessRules, Caller, check, cors_headers
 from p2pexo.api.models_routes import add_models_routes
 from p2pexo.api.page import add_page
 from p2pexo.api.paths import forgive_paths
+from p2pexo.api.responses_memory import MemoryResponses
+from p2pexo.api.responses_routes import add_responses_routes
 from p2pexo.generation.errors import GenerationError
 
 log = structlog.get_logger(__name__)
@@ -25,15 +27,21 @@ BODY_TIMEOUT_S = 300
 """How long a client may take to send its body."""
 
 
-def create_app(generator: Generator, cluster: Cluster, rules: AccessRules | None = None) -> Quart:
-    """The application of one node; serve it with ``server.serve``."""
+def create_app(
+    generator: Generator,
+    cluster: Cluster,
+    rules: AccessRules | None = None,
+    responses: ResponseStore | None = None,
+) -> Quart:
+    """The application of one node; serve it with ``server.serve``. Without a store, responses are kept in memory."""
     app = QuartTrio("p2pexo.api", static_folder=None)
     app.config |= {"RESPONSE_TIMEOUT": None, "BODY_TIMEOUT": BODY_TIMEOUT_S, "MAX_CONTENT_LENGTH": None}
     app.asgi_app = forgive_paths(app.asgi_app)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     _add_guard(app, rules or AccessRules())
     _add_errors(app)
     add_chat_routes(app, generator, cluster)
-    # add_responses_routes(app, generator, cluster), add_claude_routes(…), add_ollama_routes(…): here, when they are there.
+    add_responses_routes(app, generator, cluster, responses or MemoryResponses())
+    # add_claude_routes(…), add_ollama_routes(…): here, when they are there.
     add_models_routes(app, cluster)
     add_cluster_routes(app, cluster)
     add_page(app)
