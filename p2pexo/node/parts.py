@@ -40,6 +40,8 @@ from p2pexo.node.settings import NodeSettings
 from p2pexo.ring.stage import StageSpec
 from p2pexo.ring.supervisor import StageProcess
 from p2pexo.serving.host import Host
+from p2pexo.serving.responses import Responses
+from p2pexo.serving.responses_store import ResponseDatabase
 from p2pexo.serving.router import Router
 from p2pexo.serving.settings import RouterSettings
 
@@ -82,7 +84,10 @@ class Node:
         self._host = Host(self._overlay, self._worker.first_stage)
         router_settings = RouterSettings(autoload=settings.autoload, load_timeout_s=settings.load_timeout)
         self._app = create_app(
-            Router(self._overlay, self._control, router_settings), self._control, access_rules(settings)
+            Router(self._overlay, self._control, router_settings),
+            self._control,
+            access_rules(settings),
+            Responses(self._overlay, ResponseDatabase(identity.home / "responses.sqlite3")),
         )
         self._add_known_addresses(ticket)
 
