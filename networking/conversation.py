@@ -52,8 +52,7 @@ class Conversation:
         self._outbox = outbox
         self._warnings = warnings
         self._gossip_takes_s = gossip_takes_s
-        self.dropped: dict[PeerId, int] = {}
-        """How many messages of each peer could not be read."""
+        self._dropped: dict[PeerId, int] = {}
 
     def begin(self, now: float, connection: int, peer: PeerId, *, outbound: bool) -> None:
         self._links.open(now, connection, peer, outbound=outbound)
@@ -143,8 +142,11 @@ class Conversation:
             return None
 
     def _drop(self, now: float, peer: PeerId, why: str) -> None:
-        self.dropped[peer] = self.dropped.get(peer, 0) + 1
-        self.warn(now, f"dropped {peer}", f"a message of {peer} was dropped: {why}; does it run another version?")
+        count = self._dropped[peer] = self._dropped.get(peer, 0) + 1
+        text = (
+            f"messages of {peer} were dropped, {count} so far, the last one because {why}; does it run another version?"
+        )
+        self.warn(now, f"dropped {peer}", text)
 
     def _dispatch(self, now: float, link: Link, message: Message) -> None:
         if isinstance(message, Hello):

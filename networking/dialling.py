@@ -1,21 +1,25 @@
-"""Keeps this peer connected: an address book, and one task per target that dials its addresses in turn until it is connected."""
+"""Keeps this peer connected: one task per target of the address book dials its addresses in turn until it is connected."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from random import Random
 
 import trio
 from attrs import define, field, frozen
 
+from networking.address_book import AddressBook, AddressBookSettings, Target
 from networking.transport import Address, DialError, PeerId, Transport
 
 logger = logging.getLogger(__name__)
 
+Report = Callable[[str, str | None], None]
+"""(a peer or address that a person gave, why it can't be reached; None once it is)."""
+
 
 @frozen
 class DialSettings:
-    attempt_s: float = 4.0
-    """Per address. Raised, one dead address holds up the others longer; lowered, slow links are given up."""
+    book: AddressBookSettings = field(factory=AddressBookSettings)
     backoff_min_s: float = 0.5
     """The wait after the first round of failures; each further one doubles it. Lowered, more packets to peers that are down."""
     backoff_max_s: float = 10.0
@@ -26,6 +30,10 @@ class DialSettings:
     """At an address where our own peer id answered. Lowered, a cloned disk is noticed sooner after it was mended and broken again."""
     yield_s: float = 0.25
     """The higher peer id dials this much later, so that a pair rarely makes two connections. Raised, it is connected later."""
+    patience_s: float = 4.0
+    """How long a target that a person gave may fail before that is reported. Lowered, those that start later are complained of."""
+    sighted_at_once: int = 16
+    """Peers known by a sighting alone that are dialled at a time. Raised, forged ones cost more; lowered, they hold up real ones."""
 
 
 class Signal:
@@ -42,22 +50,14 @@ class Signal:
         await self._event.wait()
 
 
-@define
-class _Target:
-    """A peer, or an address of which it isn't known whose it is."""
-
-    peer: PeerId | None
-    fixed: list[Address] = field(factory=list[Address])
-    """From discovery, tickets and the user: kept for good."""
-    learned: tuple[Address, ...] = ()
-    """From the peer's document."""
+@define(eq=False)
+class _Pursuit:
+    target: Target
+    scope: trio.CancelScope = field(factory=trio.CancelScope)
+    renewed: Signal = field(factory=Signal)
     found: PeerId | None = None
     """Who answered last."""
-    renewed: Signal = field(factory=Signal)
-
-    @property
-    def addresses(self) -> list[Address]:
-        return list(dict.fromkeys([*self.fixed, *self.learned]))
+    failing_since: float | None = None
 
 
 class Dialler:
@@ -66,6 +66,7 @@ class Dialler:
         transport: Transport,
         is_connected: Callable[[PeerId], bool],
         changed: Signal,
+        report: Report,
         settings: DialSettings,
         random: Random,
     ) -> None:
@@ -73,31 +74,31 @@ class Dialler:
         self._transport = transport
         self._is_connected = is_connected
         self._changed = changed
+        self._report = report
         self._settings = settings
         self._random = random
-        self._targets: dict[PeerId | Address, _Target] = {}
+        self._book = AddressBook(settings.book)
+        self._sighted_turns = trio.CapacityLimiter(settings.sighted_at_once)
+        self._pursuits: dict[Target, _Pursuit] = {}
         self._nursery: trio.Nursery | None = None
         self._scope = trio.CancelScope()
 
-    def add(self, address: Address, peer: PeerId | None) -> None:
+    def give(self, address: Address, peer: PeerId | None) -> None:
+        """A person wants a connection to that address, and to no other peer if one is named."""
         if peer == self._transport.me:
             if address in self._transport.addresses:
                 return
             peer = None
-        target = self._target(address if peer is None else peer, peer)
-        if address not in target.fixed:
-            target.fixed.append(address)
-            self._renew(target)
+        self._follow(self._book.give(address, peer))
+
+    def sight(self, peer: PeerId, addresses: Iterable[Address]) -> None:
+        """A peer was seen on the local network, perhaps."""
+        if peer != self._transport.me:
+            self._follow(self._book.sight(trio.current_time(), peer, addresses))
 
     def learn(self, addresses: Mapping[PeerId, Iterable[Address]]) -> None:
-        """What the documents say; peers that are no longer among them lose what was learned before."""
-        for peer in addresses:
-            self._target(peer, peer)
-        for target in self._targets.values():
-            theirs = tuple(addresses.get(target.peer, ())) if target.peer else ()
-            if theirs != target.learned:
-                target.learned = theirs
-                self._renew(target)
+        """What all documents held say."""
+        self._follow(self._book.learn(addresses))
 
     def stop(self) -> None:
         """Dial nobody any more."""
@@ -105,63 +106,86 @@ class Dialler:
 
     async def run(self) -> None:
         with self._scope:
-            await self._run()
+            async with trio.open_nursery() as self._nursery:
+                self._follow([])
+                await trio.sleep_forever()
 
-    async def _run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            for target in self._targets.values():
-                nursery.start_soon(self._pursue, target)
-            await trio.sleep_forever()
+    def _follow(self, renewed: list[Target]) -> None:
+        """Have one pursuit for each target of the book, and let those go on at once whose addresses changed."""
+        if self._nursery is None or self._scope.cancel_called:
+            return
+        targets = list(self._book)
+        for gone in [each for each in self._pursuits if each not in set(targets)]:
+            self._pursuits.pop(gone).scope.cancel()
+        for target in targets:
+            if target not in self._pursuits:
+                self._pursuits[target] = _Pursuit(target)
+                self._nursery.start_soon(self._pursue, self._pursuits[target])
+        for target in renewed:
+            if target in self._pursuits:
+                self._pursuits[target].renewed.notify()
+        if renewed:
+            self._changed.notify()
 
-    def _renew(self, target: _Target) -> None:
-        target.renewed.notify()
-        self._changed.notify()
-
-    def _target(self, key: PeerId | Address, peer: PeerId | None) -> _Target:
-        if key not in self._targets:
-            target = self._targets[key] = _Target(peer)
-            if self._nursery is not None and not self._scope.cancel_called:
-                self._nursery.start_soon(self._pursue, target)
-        return self._targets[key]
-
-    async def _pursue(self, target: _Target) -> None:
+    async def _pursue(self, pursuit: _Pursuit) -> None:
         settings = self._settings
         backoff = 0.0
-        while True:
-            met_at = trio.current_time()
-            while not self._is_wanted(target):
-                await self._changed.wait()
-            if trio.current_time() - met_at >= settings.stable_s:
-                backoff = 0.0
-            await self._wait(target, backoff)
-            backoff = min(max(backoff * 2, settings.backoff_min_s), settings.backoff_max_s)
-            if self._is_wanted(target):
-                await self._dial_all(target)
-            if target.found == self._transport.me:
-                # Either an address of our own, or a clone; the overlay tells which, and a clone is worth another look.
-                await trio.sleep(settings.look_again_s)
-                target.found = None
+        with pursuit.scope:
+            while True:
+                met_at = trio.current_time()
+                while not self._is_wanted(pursuit):
+                    self._reached(pursuit)
+                    await self._changed.wait()
+                if trio.current_time() - met_at >= settings.stable_s:
+                    backoff = 0.0
+                await self._wait(pursuit, backoff)
+                backoff = min(max(backoff * 2, settings.backoff_min_s), settings.backoff_max_s)
+                if self._is_wanted(pursuit):
+                    await self._dial_in_turn(pursuit)
+                if pursuit.found == self._transport.me:
+                    # Either an address of our own, or a clone; the overlay tells which, and a clone is worth another look.
+                    await trio.sleep(settings.look_again_s)
+                    pursuit.found = None
 
-    def _is_wanted(self, target: _Target) -> bool:
-        peer = target.peer or target.found
-        return bool(target.addresses) and not (peer is not None and self._is_connected(peer))
+    def _is_wanted(self, pursuit: _Pursuit) -> bool:
+        peer = pursuit.target.peer or pursuit.found
+        has_addresses = bool(pursuit.target.addresses(trio.current_time()))
+        return has_addresses and not (peer is not None and self._is_connected(peer))
 
-    async def _wait(self, target: _Target, backoff: float) -> None:
+    async def _wait(self, pursuit: _Pursuit, backoff: float) -> None:
         """The wait before a round, cut short by a new address."""
-        is_higher = target.peer is not None and target.peer < self._transport.me
+        peer = pursuit.target.peer
+        is_higher = peer is not None and peer < self._transport.me
         first = self._random.uniform(0, 0.05) + (self._settings.yield_s if is_higher else 0.0)
         with trio.move_on_after(backoff * self._random.uniform(0.75, 1.25) if backoff else first):
-            await target.renewed.wait()
+            await pursuit.renewed.wait()
 
-    async def _dial_all(self, target: _Target) -> bool:
-        for address in target.addresses:
-            with trio.move_on_after(self._settings.attempt_s):
-                try:
-                    connection = await self._transport.dial(address, target.peer)
-                except DialError as error:
-                    logger.debug("dialling %s failed: %s", address, error)
-                else:
-                    target.found = connection.peer
-                    return True
-        return False
+    async def _dial_in_turn(self, pursuit: _Pursuit) -> None:
+        async with nullcontext() if pursuit.target.is_known else self._sighted_turns:
+            await self._dial_all(pursuit)
+
+    async def _dial_all(self, pursuit: _Pursuit) -> None:
+        problems: list[str] = []
+        for address in pursuit.target.addresses(trio.current_time()):
+            try:
+                connection = await self._transport.dial(address, pursuit.target.peer)
+            except DialError as error:
+                logger.debug("dialling failed: %s", error)
+                problems.append(str(error))
+            else:
+                pursuit.found = connection.peer
+                self._reached(pursuit)
+                return
+        self._failed(pursuit, problems)
+
+    def _failed(self, pursuit: _Pursuit, problems: list[str]) -> None:
+        now = trio.current_time()
+        if pursuit.failing_since is None:
+            pursuit.failing_since = now
+        elif pursuit.target.is_given and now - pursuit.failing_since >= self._settings.patience_s:
+            self._report(pursuit.target.name, "; ".join(problems))
+
+    def _reached(self, pursuit: _Pursuit) -> None:
+        if pursuit.failing_since is not None:
+            pursuit.failing_since = None
+            self._report(pursuit.target.name, None)

@@ -68,6 +68,7 @@ class Document:
 
 
 def missing(document: Document, theirs: DocumentVersion | None) -> Iterator[Delta]:
+    """What somebody lacks of it who holds that much."""
     if theirs is None or theirs.life < document.life:
         return cut(document, 0)
     is_behind = theirs.life == document.life and theirs.version < document.version

@@ -13,6 +13,7 @@ class Warnings:
     def __init__(self, lasts_s: float) -> None:
         self._lasts_s = lasts_s
         self._warnings: dict[str, _Warning] = {}
+        self._shown: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -24,8 +25,12 @@ class Warnings:
         self._warnings[cause] = _Warning(text, now + self._lasts_s)
         return is_new
 
+    def end(self, cause: str) -> None:
+        """The cause is gone."""
+        self._warnings.pop(cause, None)
+
     def expire(self, now: float) -> bool:
-        """Whether a warning has gone."""
-        before = len(self._warnings)
+        """Whether the texts differ from those of the last time."""
         self._warnings = {cause: each for cause, each in self._warnings.items() if now < each.until}
-        return len(self._warnings) < before
+        before, self._shown = self._shown, self.texts
+        return self._shown != before

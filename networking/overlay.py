@@ -4,7 +4,7 @@ All decisions are made in ``peer.Peer``; this file only carries messages between
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from random import Random, SystemRandom
 from typing import Protocol
 
@@ -101,7 +101,7 @@ class Overlay:
         )
         self._controls = Controls(self._peer, self._do, settings.peer.links.hello_within_s)
         self._dialler = Dialler(
-            transport, self._controls.is_connected, self._controls.changed, settings.dialling, random
+            transport, self._controls.is_connected, self._controls.changed, self._dialled, settings.dialling, random
         )
         self._gossip, self._gossip_queue = trio.open_memory_channel[bytes](QUEUED_BROADCASTS)
         self._request_handlers: dict[str, RequestHandler] = {}
@@ -125,11 +125,6 @@ class Overlay:
         if self._view_is_stale:
             self._view, self._view_is_stale = self._peer.view(), False
         return self._view
-
-    @property
-    def dropped_messages(self) -> dict[PeerId, int]:
-        """How many messages of each peer could not be read."""
-        return self._peer.dropped
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take part until cancelled. ``started`` once the transport listens."""
@@ -165,8 +160,15 @@ class Overlay:
         self._do(self._peer.set_payload(trio.current_time(), payload))
 
     def add_address(self, address: Address, peer: PeerId | None = None) -> None:
-        """Somebody may be reached there; it is dialled again and again until a connection stands."""
-        self._dialler.add(address, peer)
+        """Somebody is to be reached there; it is dialled again and again until a connection stands. Failure is warned of."""
+        self._dialler.give(address, peer)
+
+    def add_sighting(self, peer: PeerId, addresses: Iterable[Address]) -> None:
+        """A peer may have been seen on the local network, at these addresses and no longer at those of an earlier sighting.
+
+        It is dialled for a while. Anybody may say anything there, so only so many are dialled, and nobody is told of failure.
+        """
+        self._dialler.sight(peer, addresses)
 
     async def request(self, peer: PeerId, protocol: str, body: bytes, *, timeout_s: float) -> bytes:
         """Ask a peer. Raises TransportError, and RequestRefusedError with the remote handler's own words."""
@@ -242,6 +244,9 @@ class Overlay:
                 self._view_is_stale = True
                 self._dialler.learn(self._peer.addresses)
                 self._view_changed.notify()
+
+    def _dialled(self, target: str, problem: str | None) -> None:
+        self._do(self._peer.dialled(trio.current_time(), target, problem))
 
     def _broadcast(self, action: Broadcast) -> None:
         try:

@@ -89,11 +89,6 @@ class Peer:
         """Where other peers say they can be dialled."""
         return self._beliefs.addresses
 
-    @property
-    def dropped(self) -> dict[PeerId, int]:
-        """How many messages of each peer could not be read."""
-        return dict(self._conversation.dropped)
-
     def view(self) -> View:
         return self._beliefs.snapshot(self._pending, self._warnings.texts)
 
@@ -134,6 +129,15 @@ class Peer:
         self._flush(now)
         self._lead(now)
         self._beat(now)
+        return self._done(now)
+
+    def dialled(self, now: float, target: str, problem: str | None) -> list[Action]:
+        """Why a target that a person gave can't be reached; None once it is. Each new reason is warned of."""
+        cause, text = f"dialling {target}", f"can't reach {target}: {problem}"
+        if problem is None or text not in self._warnings.texts:
+            self._warnings.end(cause)
+        if problem is not None:
+            self._conversation.warn(now, cause, text)
         return self._done(now)
 
     # What this node's own user does.
