@@ -25,9 +25,9 @@ def private_directory(path: Path) -> Path:
 def stage_environment(base: Mapping[str, str], blas: Blas, temporary: Path) -> dict[str, str]:
     """The environment of a stage process: ``base`` with the BLAS preloaded and temporary files in a private folder.
 
-    MLX compiles CPU kernels into TMPDIR and loads them from there; in the system's own one others could plant some.
+    The node's own variables are left out: the secrets among them are no business of a process that reads models. MLX compiles CPU kernels into TMPDIR and loads them from there; in the system's own one others could plant some.
     """
-    environment = dict(base)
+    environment = {name: value for name, value in base.items() if not name.startswith("P2PEXO_")}
     environment["TMPDIR"] = str(private_directory(temporary))
     if blas.preload is not None:
         environment["LD_PRELOAD"] = ":".join(filter(None, (str(blas.preload), base.get("LD_PRELOAD"))))

@@ -53,9 +53,9 @@ class StageProcess:
         name: str = "",
         engine: str = MLX_ENGINE,
     ) -> None:
-        """``environment`` comes on top of this process's own; ``name`` is for the log; ``engine`` names an EngineKit."""
+        """``environment`` is all that the process finds in its own, None for what this one has; ``name`` is for the log; ``engine`` names an EngineKit."""
         self.spec = spec
-        self._environment = dict(environment or {})
+        self._environment = dict(os.environ if environment is None else environment)
         self._status = StageStatus(StagePhase.STARTING)
         self._status_changed = trio.Event()
         self._process: trio.Process | None = None
@@ -138,7 +138,7 @@ class StageProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **self._environment},
+            env=self._environment,
         )
 
     async def _attend(self, process: trio.Process) -> None:

@@ -80,6 +80,12 @@ def test_the_users_own_settings_stay(tmp_path: Path) -> None:
     assert stage_environment({}, preloading, tmp_path / "t")["OPENBLAS_NUM_THREADS"] == "3"
 
 
+def test_the_nodes_secrets_are_left_out(tmp_path: Path) -> None:
+    base = {"P2PEXO_SECRET": "s", "P2PEXO_JOIN": "t", "P2PEXO_API_KEY": "k", "A": "1"}
+    blas = prepare_blas("reference", tmp_path, LINUX)
+    assert stage_environment(base, blas, tmp_path / "t") == {"A": "1", "TMPDIR": str(tmp_path / "t")}
+
+
 def test_a_private_directory_is_closed_to_others(tmp_path: Path) -> None:
     folder = tmp_path / "a"
     folder.mkdir(mode=0o777)

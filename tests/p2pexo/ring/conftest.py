@@ -101,7 +101,7 @@ async def running_ring(
     processes = [
         StageProcess(
             StageSpec(placement, rank, directory, ("127.0.0.1",)),
-            environment=environment or {},
+            environment=environment,
             name=f"stage {rank}",
             engine=engine,
         )
