@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from p2pexo.engine.text import TextModel
-from p2pexo.generation.errors import InvalidRequestError
+from p2pexo.generation.errors import ContextLengthError, InvalidRequestError
 from p2pexo.generation.request import Message, Role, ToolCall
 from p2pexo.models.directory import ModelFilesError
 
@@ -153,6 +153,21 @@ def test_a_template_that_cannot_be_used_is_a_clear_error_of_the_request(copy: Co
         with pytest.raises(InvalidRequestError, match="chat template") as caught:
             model.prompt_tokens([user("x")])
         assert cause in str(caught.value)
+
+
+def test_messages_far_beyond_the_context_are_refused_before_their_tokens_are_counted(
+    real_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TextModel.load(real_model)
+    monkeypatch.setattr(text, "_template", None)
+    calls = (ToolCall("1", "f", "x" * 2_000_000),)
+    for message in (user("x" * 2_000_000), Message(Role.ASSISTANT, "", calls)):
+        with pytest.raises(ContextLengthError, match=r"2000000 characters, .* at least \d+ tokens, .* 8192"):
+            text.prompt_tokens([message])
+
+
+def test_no_message_that_fits_is_refused_by_its_characters(text: TextModel) -> None:
+    assert len(text.prompt_tokens([user(" " * 20_000)])) < text.context_length
 
 
 def test_templates_find_the_names_that_hugging_face_gives_them(copy: Copy) -> None:
