@@ -9,11 +9,14 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from p2pexo.api.backend import Cluster, Generator, ResponseStore
 from p2pexo.api.chat_routes import add_chat_routes
+from p2pexo.api.claude_routes import add_claude_routes
 from p2pexo.api.cluster_routes import add_cluster_routes
+from p2pexo.api.completions_routes import add_completions_routes
 from p2pexo.api.dialects import Dialect, dialect_of
 from p2pexo.api.errors import RefusedError, answer_to, internal_error
 from p2pexo.api.exchange import json_response
 from p2pexo.api.guard import AccessRules, Caller, check, cors_headers
+from p2pexo.api.metrics import MEDIA_TYPE, Metrics
 from p2pexo.api.models_routes import add_models_routes
 from p2pexo.api.page import add_page
 from p2pexo.api.paths import forgive_paths
@@ -39,9 +42,12 @@ def create_app(
     app.asgi_app = forgive_paths(app.asgi_app)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     _add_guard(app, rules or AccessRules())
     _add_errors(app)
-    add_chat_routes(app, generator, cluster)
-    add_responses_routes(app, generator, cluster, responses or MemoryResponses())
-    # add_claude_routes(…), add_ollama_routes(…): here, when they are there.
+    metrics = Metrics()
+    add_chat_routes(app, metrics.watch(generator, "chat"), cluster)
+    add_completions_routes(app, metrics.watch(generator, "completions"), cluster)
+    add_responses_routes(app, metrics.watch(generator, "responses"), cluster, responses or MemoryResponses())
+    add_claude_routes(app, metrics.watch(generator, "claude"), cluster)
+    # add_ollama_routes(app, metrics.watch(generator, "ollama"), cluster): here, when they are there.
     add_models_routes(app, cluster)
     add_cluster_routes(app, cluster)
     add_page(app)
@@ -49,6 +55,10 @@ def create_app(
     @app.get("/health")
     async def health() -> Response:
         return json_response(b'{"status":"ok"}')
+
+    @app.get("/metrics")
+    async def figures() -> Response:
+        return Response(metrics.render(), content_type=MEDIA_TYPE)
 
     return app
 
