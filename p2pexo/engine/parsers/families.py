@@ -1,0 +1,129 @@
+"""The families of models, and which of them speaks, read off a chat template and the added tokens of a tokenizer."""
+
+import hashlib
+from collections.abc import Callable, Collection
+
+from attrs import frozen
+
+from p2pexo.engine.grammar import HERMES_CALL, CallForm
+from p2pexo.engine.parsers import formats
+from p2pexo.engine.parsers.harmony import HARMONY_MARKS
+from p2pexo.engine.parsers.schemas import ToolSchemas
+from p2pexo.engine.parsers.sections import Section, Think
+
+
+def _same_id(id: str, name: str, before: int) -> str:
+    return id
+
+
+def _nine_letters(id: str, name: str, before: int) -> str:
+    """Mistral's templates refuse any other id."""
+    return hashlib.sha256(id.encode()).hexdigest()[:9]
+
+
+def _kimi_id(id: str, name: str, before: int) -> str:
+    """Kimi's template shows the id alone, so the name must be in it."""
+    return f"functions.{name}:{before}"
+
+
+@frozen
+class Family:
+    name: str
+    signs: tuple[str, ...]
+    """All of these in a chat template tell the family; of several families, the first in the table."""
+    section: Callable[[ToolSchemas], Section] | None
+    """How tool calls are written; None for harmony, which is made of messages."""
+    marks: tuple[str, ...]
+    """What calls are written with. A mark that is a control token must reach the parser."""
+    call_form: CallForm | None = None
+    """How to force a call; None where arguments are not JSON."""
+    call_id: Callable[[str, str, int], str] = _same_id
+    """(id, name, calls before it in the talk) -> the id as the templates want to see it."""
+    knows_tools: bool = True
+    """Whether the templates describe tools and show calls and results."""
+
+
+def find_family(template: str | None, tokens: Collection[str]) -> Family:
+    """``GENERIC`` if the template shows none of the formats that are known here."""
+    if template is None and "｜DSML｜" in tokens:
+        return DSML
+    shown = template or ""
+    return next((family for family in FAMILIES if all(sign in shown for sign in family.signs)), GENERIC)
+
+
+THINKS = (Think("<think>", "</think>"), Think("[THINK]", "[/THINK]"), Think("<longcat_think>", "</longcat_think>"))
+
+
+def find_think(template: str | None, tokens: Collection[str]) -> Think | None:
+    """The marks of thoughts, if the model knows any."""
+    return next((think for think in THINKS if think.end in tokens or think.end in (template or "")), None)
+
+
+def _always(section: Section) -> Callable[[ToolSchemas], Section]:
+    return lambda schemas: section
+
+
+_TOOL_CALL = ("<tool_call>", "</tool_call>")
+_DSML_MARKS = (*formats.DSML.openings, *formats.DSML.closings, "｜DSML｜")
+_DEEPSEEK_MARKS = (
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁sep｜>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+)
+_DEEPSEEK_CALL = CallForm("".join(_DEEPSEEK_MARKS[:2]), _DEEPSEEK_MARKS[2], "".join(_DEEPSEEK_MARKS[3:]), between="")
+_OLD_DEEPSEEK_CALL = CallForm(
+    _DEEPSEEK_CALL.begin + "function<｜tool▁sep｜>", "\n```json\n", "\n```" + _DEEPSEEK_CALL.end, between=""
+)
+_KIMI_MARKS = (
+    "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+    "<|tool_calls_section_end|>",
+)
+_KIMI_CALL = CallForm(
+    "".join(_KIMI_MARKS[:2]) + "functions.", ":0" + _KIMI_MARKS[2], "".join(_KIMI_MARKS[3:]), between=""
+)
+_HARMONY_CALL = CallForm(
+    "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "", between="<|end|><|start|>assistant"
+)
+_MISTRAL_CALL = CallForm("[TOOL_CALLS]", "[ARGS]", "", between="")
+_OLD_MISTRAL_CALL = CallForm('[TOOL_CALLS] [{"name": "', '", "arguments": ', "}]", between="")
+_MISTRAL_MARKS = ("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]")
+_LLAMA_CALL = CallForm('{"name": "', '", "parameters": ', "}", between="; ")
+
+GENERIC = Family("generic", (), _always(formats.HERMES), _TOOL_CALL, HERMES_CALL, knows_tools=False)
+"""Any model whose template knows no tools, or writes calls in a way that is not known here: it is told the Hermes form."""
+
+DSML = Family("deepseek-dsml", ("｜DSML｜",), _always(formats.DSML), _DSML_MARKS)
+
+FAMILIES = (
+    Family("harmony", ("<|channel|>", "<|message|>"), None, tuple(HARMONY_MARKS), _HARMONY_CALL),
+    DSML,
+    Family(
+        "deepseek-v3",
+        ("<｜tool▁calls▁begin｜>", "```json"),
+        _always(formats.DEEPSEEK),
+        _DEEPSEEK_MARKS,
+        _OLD_DEEPSEEK_CALL,
+    ),
+    Family("deepseek-v3.1", ("<｜tool▁calls▁begin｜>",), _always(formats.DEEPSEEK), _DEEPSEEK_MARKS, _DEEPSEEK_CALL),
+    Family("kimi", ("<|tool_calls_section_begin|>",), _always(formats.KIMI), _KIMI_MARKS, _KIMI_CALL, _kimi_id),
+    Family("minimax", ("<minimax:tool_call>",), _always(formats.MINIMAX), formats.MINIMAX.openings),
+    Family("glm", ("<arg_key>",), _always(formats.GLM), (*_TOOL_CALL, "<arg_key>", "<arg_value>")),
+    Family("qwen-coder", ("<tool_call>", "<function="), _always(formats.QWEN_CODER), _TOOL_CALL),
+    Family("hermes", ("<tool_call>",), _always(formats.HERMES), _TOOL_CALL, HERMES_CALL),
+    Family(
+        "mistral-v11",
+        ("[TOOL_CALLS]", "[ARGS]"),
+        _always(formats.MISTRAL),
+        _MISTRAL_MARKS,
+        _MISTRAL_CALL,
+        _nine_letters,
+    ),
+    Family("mistral", ("[TOOL_CALLS]",), _always(formats.MISTRAL), _MISTRAL_MARKS, _OLD_MISTRAL_CALL, _nine_letters),
+    Family("llama", ("<|start_header_id|>", "tools"), formats.llama, ("<|python_tag|>",), _LLAMA_CALL),
+    Family("llama", ("<|header_start|>", "tools"), formats.llama, ("<|python_tag|>",), _LLAMA_CALL),
+)

@@ -1,0 +1,108 @@
+"""The sections of tool calls that the families write, as their templates and model cards publish them."""
+
+from p2pexo.engine.parsers.json_calls import OBJECT_TAIL, JsonArguments, object_head
+from p2pexo.engine.parsers.python_calls import PythonOrJsonArguments, call_head
+from p2pexo.engine.parsers.scanner import pattern
+from p2pexo.engine.parsers.schemas import ToolSchemas
+from p2pexo.engine.parsers.sections import Section
+from p2pexo.engine.parsers.tagged_calls import TaggedArguments
+
+HERMES = Section(
+    openings=("<tool_call>",),
+    head=pattern(rf"\s*{object_head()}"),
+    arguments=JsonArguments(),
+    tail=pattern(OBJECT_TAIL),
+    closings=("</tool_call>",),
+)
+"""``<tool_call>{"name": "f", "arguments": {…}}</tool_call>``: Hermes, Qwen 2.5 and 3, and many others."""
+
+MISTRAL = Section(
+    openings=("[TOOL_CALLS]",),
+    head=pattern(
+        rf"\s*(?:[\[,]?\s*{object_head()}|(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{{))"
+    ),
+    arguments=JsonArguments(),
+    tail=pattern(rf"{OBJECT_TAIL}\s*(?:\]|(?=,))"),
+)
+"""``[TOOL_CALLS] [{"name": "f", "arguments": {…}}, …]`` and, from tokenizer 11 on, ``[TOOL_CALLS]f[ARGS]{…}``."""
+
+DEEPSEEK = Section(
+    openings=("<｜tool▁calls▁begin｜>",),
+    head=pattern(
+        r"\s*<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>(?P<name>[^<\n]+)\n```json|(?P<name>[^<\n]+)<｜tool▁sep｜>)\s*(?=\{)"
+    ),
+    arguments=JsonArguments(),
+    tail=pattern(r"\s*(?:```)?\s*<｜tool▁call▁end｜>"),
+    closings=("<｜tool▁calls▁end｜>",),
+)
+"""V3 and R1 with ``function`` and a fenced block, V3.1 with the name and the arguments alone."""
+
+DSML = Section(
+    openings=("<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"),
+    head=pattern(r'\s*<｜DSML｜invoke name="(?P<name>[^"]+)"\s*>'),
+    arguments=TaggedArguments(
+        pattern(r'\s*<｜DSML｜parameter name="(?P<key>[^"]+)"(?:\s+string="(?P<string>true|false)")?\s*>'),
+        ends=("</｜DSML｜parameter>",),
+    ),
+    tail=pattern(r"\s*</｜DSML｜invoke>"),
+    closings=("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"),
+)
+"""DeepSeek V3.2."""
+
+KIMI = Section(
+    openings=("<|tool_calls_section_begin|>",),
+    head=pattern(
+        r"\s*<\|tool_call_begin\|>\s*(?:functions\.)?(?P<name>[\w.-]+)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*(?=\{)"
+    ),
+    arguments=JsonArguments(),
+    tail=pattern(r"\s*<\|tool_call_end\|>"),
+    closings=("<|tool_calls_section_end|>",),
+)
+"""Kimi K2, whose ids are ``functions.f:0``."""
+
+GLM = Section(
+    openings=("<tool_call>",),
+    head=pattern(r"\s*(?P<name>[^\s<>{}]+)\s*(?=<arg_key>|</tool_call>)"),
+    arguments=TaggedArguments(
+        pattern(r"\s*<arg_key>(?P<key>[^<]+)</arg_key>\s*<arg_value>"),
+        ends=("</arg_value>",),
+    ),
+    closings=("</tool_call>",),
+)
+"""GLM 4.5 to 4.7."""
+
+MINIMAX = Section(
+    openings=("<minimax:tool_call>",),
+    head=pattern(r'\s*<invoke name="?(?P<name>[^"<>]+)"?\s*>'),
+    arguments=TaggedArguments(
+        pattern(r'\s*<parameter name="?(?P<key>[^"<>]+)"?\s*>'),
+        ends=("</parameter>",),
+    ),
+    tail=pattern(r"\s*</invoke>"),
+    closings=("</minimax:tool_call>",),
+)
+"""MiniMax M2."""
+
+QWEN_CODER = Section(
+    openings=("<tool_call>",),
+    head=pattern(r"\s*<function=(?P<name>[^<>\n]+)>"),
+    arguments=TaggedArguments(
+        pattern(r"\s*<parameter=(?P<key>[^<>\n]+)>(?:\n|(?=[^\n]))"),
+        ends=("\n</parameter>", "</parameter>"),
+    ),
+    tail=pattern(r"\s*</function>"),
+    closings=("</tool_call>",),
+)
+"""Qwen3-Coder, whose values stand on lines of their own."""
+
+
+def llama(schemas: ToolSchemas) -> Section:
+    """Llama 3 and 4: JSON objects or Python, behind ``<|python_tag|>`` or bare, so only names of known tools count."""
+    names = schemas.names
+    return Section(
+        openings=("<|python_tag|>",),
+        head=pattern(rf"\s*(?:;?\s*{object_head(names)}|[\[,]?\s*{call_head(names)})"),
+        arguments=PythonOrJsonArguments(),
+        tail=pattern(r"\s*[}\]]"),
+        bare=True,
+    )
