@@ -4,12 +4,12 @@ from typing import Any, cast
 
 import structlog
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 from cattrs.strategies import configure_tagged_union
 
 from networking.overlay import Overlay
 from networking.transport import PeerId, TransportError
-from p2pexo.generation.codec import converter, decode, encode
+from p2pexo.generation.codec import DecodeError, converter, decode, encode
 from p2pexo.generation.errors import ErrorReport, UnavailableError, from_report
 from p2pexo.models.card import Card
 
@@ -34,11 +34,14 @@ class PlaceCommand:
     by_user: bool = True
     card: Card | None = None
     """What the sender knows of the model, for a leader that has not heard of it."""
+    seen_term: int = 0
+    """The term that the sender has seen; who leads under a lower one has been replaced, and only has yet to hear of it."""
 
 
 @frozen
 class DeleteCommand:
     placement_id: str
+    seen_term: int = 0
 
 
 Command = PlaceCommand | DeleteCommand
@@ -104,10 +107,17 @@ async def send_command(overlay: Overlay, command: Command, *, patience_s: float 
 
 
 async def _ask(overlay: Overlay, leader: PeerId, command: Command, patience_s: float) -> Reply | str:
-    """The leader's reply, or why there is none."""
+    """The leader's reply, or why there is none. Raises UnavailableError for one that can't be read."""
+    command = evolve(command, seen_term=overlay.view.term)
     try:
         body = await overlay.request(leader, COMMAND_PROTOCOL, encode_command(command), timeout_s=patience_s)
     except TransportError as error:
         log.info("the leader does not answer", leader=leader, error=str(error))
         return f"the leader {leader} does not answer: {error}"
-    return decode_reply(body)
+    try:
+        return decode_reply(body)
+    except DecodeError as error:
+        message = (
+            f"the leader {leader} answers as another version of p2pexo does; install the same one everywhere ({error})"
+        )
+        raise UnavailableError(message) from error

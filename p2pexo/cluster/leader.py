@@ -100,7 +100,7 @@ class Leader:
         except DecodeError as error:
             raise InvalidRequestError(f"not a command of this version: {error}") from error
         cluster = observe(self._overlay.view)
-        if not cluster.i_lead:
+        if not cluster.i_lead or cluster.term < command.seen_term:
             return NotLeading(cluster.leader)
         if isinstance(command, DeleteCommand):
             placements, id = delete(cluster, command), command.placement_id

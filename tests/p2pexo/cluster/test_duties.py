@@ -5,8 +5,24 @@ import trio
 from attrs import evolve
 
 from networking.documents import FactTooLargeError
-from p2pexo.cluster.commands import DeleteCommand, PlaceCommand, send_command
-from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
+from networking.transport import PeerId
+from p2pexo.cluster.commands import (
+    COMMAND_PROTOCOL,
+    DeleteCommand,
+    NotLeading,
+    PlaceCommand,
+    Reply,
+    decode_reply,
+    encode_command,
+    send_command,
+)
+from p2pexo.generation.errors import (
+    ErrorReport,
+    GenerationError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    UnavailableError,
+)
 from p2pexo.models.card import Card
 
 MODEL = "owner/model"
@@ -398,6 +414,35 @@ def test_commands_fail_in_time_when_nobody_leads(rehearse) -> None:
             await send_command(desk.nodes["b"].overlay, DeleteCommand("p"), patience_s=0.5)
         assert caught.value.retry_after_s
         assert trio.current_time() - began == pytest.approx(0.5, abs=0.1)
+
+    rehearse(story)
+
+
+def test_a_leader_that_was_replaced_refuses_commands(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+        overlay = desk.nodes["b"].overlay
+
+        async def ask(term: int) -> Reply:
+            command = encode_command(DeleteCommand("p", seen_term=term))
+            return decode_reply(await overlay.request(desk.leader().peer, COMMAND_PROTOCOL, command, timeout_s=5))
+
+        assert isinstance(await ask(overlay.view.term), ErrorReport)
+        assert await ask(overlay.view.term + 1) == NotLeading(desk.leader().peer)
+
+    rehearse(story)
+
+
+def test_an_answer_of_another_version_is_called_that(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+
+        async def answer(peer: PeerId, body: bytes) -> bytes:
+            return b'{"reply":"Unheard"}'
+
+        desk.nodes["a"].overlay.serve_requests(COMMAND_PROTOCOL, answer)
+        with pytest.raises(UnavailableError, match="another version of p2pexo"):
+            await desk.nodes["b"].control.place(place())
 
     rehearse(story)
 
