@@ -32,7 +32,7 @@ _CARD = "p2pexo-card.json"
 
 
 class Store:
-    """Safe for use by several threads; of several fetches at once, one works and the others wait for it."""
+    """Safe for use by several threads; of several fetches of a model, one works and the others wait for it."""
 
     def __init__(self, cache_dir: Path, directories: Sequence[Path] = (), hub: Hub | None = None) -> None:
         """``directories``: model directories of the user, offered as ``local/<folder name>``; nothing is copied.
@@ -41,7 +41,7 @@ class Store:
         """
         self._models = cache_dir / "models"
         self._hub = hub or Hub()
-        self._fetching = threading.Lock()
+        self._fetching: dict[Path, threading.Lock] = {}
         self._local = {card.id: card for card in map(_local_card, directories)}
         if len(self._local) < len(directories):
             raise ModelFilesError(f"two model directories have the same name: {', '.join(map(str, directories))}")
@@ -53,10 +53,6 @@ class Store:
 
     def cards(self) -> tuple[Card, ...]:
         return self.catalogue.cards
-
-    def card(self, name: str) -> Card:
-        """The card of a name as clients write it. Raises ModelNotFoundError; never asks the Hub."""
-        return self.catalogue.resolve(name)
 
     def held(self) -> tuple[str, ...]:
         """Ids of the models whose files are all here."""
@@ -83,14 +79,17 @@ class Store:
     def fetch(self, card: Card, progress: Progress = lambda share: None) -> Path:
         """The model's directory, imported or downloaded first if need be. Blocks.
 
-        Raises ModelFilesError when what came is not complete, and what ``look_up`` raises.
+        ``progress`` may be called by other threads, too; what it raises ends the fetch. Raises ModelFilesError when what
+        came is not complete, and what ``look_up`` raises.
         """
-        with self._fetching:
+        directory = self.directory(card)
+        with self._fetching.setdefault(directory, threading.Lock()):
             if not self.is_held(card):
-                self._get(card, self.directory(card), progress)
+                progress(0.0)
+                self._get(card, directory, progress)
                 self._known[card.id] = card
         progress(1.0)
-        return self.directory(card)
+        return directory
 
     def _get(self, card: Card, directory: Path, progress: Progress) -> None:
         self._models.mkdir(parents=True, exist_ok=True)

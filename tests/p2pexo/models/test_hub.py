@@ -124,13 +124,13 @@ def test_a_fetched_model_is_complete_and_held_and_brings_no_code(fake: FakeHub, 
     assert not (directory / "weights.bin").exists()
     asked = len(fake.asked)
     again = Store(tmp_path, hub=fake.hub)
-    assert again.fetch(again.card("MODEL")) == directory
+    assert again.fetch(again.catalogue.resolve("MODEL")) == directory
     assert len(fake.asked) == asked
 
 
 def test_a_request_for_an_unknown_model_asks_nobody(fake: FakeHub, tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError):
-        Store(tmp_path, hub=fake.hub).card("owner/model")
+        Store(tmp_path, hub=fake.hub).catalogue.resolve("owner/model")
     assert fake.asked == []
 
 

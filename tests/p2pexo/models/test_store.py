@@ -7,17 +7,19 @@ import pytest
 from attrs import evolve
 
 from p2pexo.generation.errors import InvalidRequestError, ModelNotFoundError
+from p2pexo.models.card import Card
 from p2pexo.models.catalogue import EMBEDDED
 from p2pexo.models.describe import describe
 from p2pexo.models.directory import ModelDirectory, ModelFilesError, Tensor
-from p2pexo.models.store import Store
+from p2pexo.models.hub import Hub
+from p2pexo.models.store import Progress, Store
 
 
 def test_a_new_store_knows_the_embedded_model_and_holds_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert store.cards() == (EMBEDDED,)
     assert store.held() == ()
-    assert store.card("smollm2-135m-instruct") is EMBEDDED
+    assert store.catalogue.resolve("smollm2-135m-instruct") is EMBEDDED
     assert list(tmp_path.iterdir()) == []
 
 
@@ -58,6 +60,37 @@ def test_fetches_at_once_end_with_one_directory(tmp_path: Path) -> None:
     assert [store.held() for store in stores] == [(EMBEDDED.id,)] * 2
 
 
+def test_a_slow_fetch_holds_up_no_other_model(tmp_path: Path, imported: Path) -> None:
+    slow_began, other_is_there = threading.Event(), threading.Event()
+
+    class SlowHub(Hub):
+        def download(self, card: Card, directory: Path, progress: Progress) -> None:
+            if card.id == "owner/slow":
+                slow_began.set()
+                assert other_is_there.wait(30)
+            shutil.copytree(imported, directory)
+
+    store = Store(tmp_path, hub=SlowHub())
+    slow = threading.Thread(target=store.fetch, args=(evolve(EMBEDDED, id="owner/slow", source="hub"),))
+    slow.start()
+    assert slow_began.wait(30)
+    store.fetch(evolve(EMBEDDED, id="owner/other", source="hub"))
+    other_is_there.set()
+    slow.join()
+    assert {"owner/slow", "owner/other"} <= set(store.held())
+
+
+def test_what_progress_raises_ends_the_fetch_and_the_next_one_succeeds(tmp_path: Path) -> None:
+    def refuse(share: float) -> None:
+        raise KeyError("nobody waits")
+
+    store = Store(tmp_path)
+    with pytest.raises(KeyError):
+        store.fetch(EMBEDDED, refuse)
+    assert store.held() == ()
+    store.fetch(EMBEDDED)
+
+
 def test_a_folder_without_a_card_is_not_held_and_one_with_a_broken_card_is_fetched_again(tmp_path: Path) -> None:
     store = Store(tmp_path)
     directory = store.fetch(EMBEDDED)
@@ -78,7 +111,7 @@ def local(imported: Path, tmp_path: Path) -> Path:
 
 def test_a_users_directory_is_offered_by_its_name_and_used_in_place(local: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "cache", [local])
-    card = store.card("my-model-short")
+    card = store.catalogue.resolve("my-model-short")
     assert (card.id, card.context_length, card.layers) == ("local/My-model-short", 512, 30)
     assert store.held() == (card.id,)
     assert store.fetch(card) == local.resolve() == store.directory(card)
@@ -107,7 +140,7 @@ def test_a_name_never_becomes_a_path(tmp_path: Path, id: str) -> None:
     canary.write_text("alive")
     store = Store(tmp_path / "cache")
     with pytest.raises(ModelNotFoundError):
-        store.card(id)
+        store.catalogue.resolve(id)
     with pytest.raises(InvalidRequestError):
         store.look_up(id)
     for card in (evolve(EMBEDDED, id=id), evolve(EMBEDDED, revision=f"x/{id}")):
