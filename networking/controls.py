@@ -25,6 +25,7 @@ LINGER_S = 1.0
 class _Control:
     number: int
     connection: Connection
+    nursery: trio.Nursery
     outgoing: trio.MemorySendChannel[bytes]
     queue: trio.MemoryReceiveChannel[bytes]
     scope: trio.CancelScope = field(factory=trio.CancelScope)
@@ -58,7 +59,7 @@ class Controls:
     def connected(self, connection: Connection, nursery: trio.Nursery) -> None:
         self._last_number += 1
         outgoing, queue = trio.open_memory_channel[bytes](QUEUED_MESSAGES)
-        control = _Control(self._last_number, connection, outgoing, queue)
+        control = _Control(self._last_number, connection, nursery, outgoing, queue)
         self._controls[connection] = self._by_number[control.number] = control
         nursery.start_soon(self._open if connection.outbound else self._expect, control)
         self.changed.notify()
@@ -92,6 +93,7 @@ class Controls:
             return
         if action.after_sending:
             control.outgoing.close()
+            control.nursery.start_soon(self._end_after_lingering, control)
         else:
             self._end(control)
 
@@ -141,15 +143,18 @@ class Controls:
             return
 
     async def _write(self, control: _Control, stream: Stream) -> None:
-        """Send what is queued; once the queue is closed, give the peer a moment to read the rest, then end."""
+        """Send what is queued, until the queue is closed."""
         try:
             async for frame in control.queue:
                 await stream.send(frame)
             await stream.finish()
-            await trio.sleep(LINGER_S)
         except TransportError as error:
             logger.debug("the control stream to %s broke: %s", control.connection.peer, error)
-        control.scope.cancel()
+            control.scope.cancel()
+
+    async def _end_after_lingering(self, control: _Control) -> None:
+        await trio.sleep(LINGER_S)
+        self._end(control)
 
     def _end(self, control: _Control) -> None:
         """Forget a connection, however it came to its end. Safe to call twice."""

@@ -44,7 +44,7 @@ class PeerState(Protocol):
 
     def load(self) -> SavedState: ...
     def save(self, state: SavedState) -> None:
-        """Called seldom, and from the event loop: small and quick."""
+        """Called seldom, and from the event loop: small and quick. May raise OSError."""
         ...
 
 
@@ -237,13 +237,19 @@ class Overlay:
             elif isinstance(action, Close):
                 self._controls.close(action)
             elif isinstance(action, Save):
-                self._state.save(action.state)
+                self._save(action)
             elif isinstance(action, Warn):
                 logger.warning("%s", action.text)
             else:
                 self._view_is_stale = True
                 self._dialler.learn(self._peer.addresses)
                 self._view_changed.notify()
+
+    def _save(self, action: Save) -> None:
+        try:
+            self._state.save(action.state)
+        except OSError as error:  # the others remember it, too, as long as one of them runs
+            logger.warning("the peer's state can't be saved (%s); it is tried again at its next change", error)
 
     def _dialled(self, target: str, problem: str | None) -> None:
         self._do(self._peer.dialled(trio.current_time(), target, problem))
@@ -273,8 +279,14 @@ class Overlay:
         if self._nursery is None:
             raise TransportError("the overlay does not run")
         here, there = LocalStream.pair(self.me)
-        self._nursery.start_soon(self._serve, protocol, there)
+        self._nursery.start_soon(self._serve_myself, protocol, there)
         return here
+
+    async def _serve_myself(self, protocol: str, stream: Stream) -> None:
+        try:
+            await self._serve(protocol, stream)
+        finally:
+            stream.abort()
 
     async def _serve(self, protocol: str, stream: Stream) -> None:
         requests, streams = self._request_handlers.get(protocol), self._stream_handlers.get(protocol)

@@ -1,10 +1,11 @@
+import errno
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
 from networking.documents import MAX_VALUE_BYTES
-from networking.overlay import FactTooLargeError, NotLeaderError, RequestRefusedError
+from networking.overlay import FactTooLargeError, NotLeaderError, RequestRefusedError, SavedState
 from networking.simulation import SimulatedCluster, SimulatedTransport, open_cluster, simulate
 from networking.transport import Address, PeerId, StreamClosedError, TransportError
 from networking.wire import PROTOCOL_VERSION, Hello, Life, encode
@@ -108,6 +109,51 @@ def test_a_stream_carries_frames_both_ways_until_one_side_ends_it(target):
             await stream.receive()
 
     run(story, serve=serve)
+
+
+@pytest.mark.parametrize("target", ["peer-1", "peer-2"])
+def test_a_stream_ends_when_its_handler_returns(target):
+    def serve(overlay):
+        async def greet(stream):
+            await stream.send(b"hello")
+
+        overlay.serve_streams("/test/greet", greet)
+
+    async def story(cluster):
+        stream = await cluster.node("peer-1").overlay.open(PeerId(target), "/test/greet")
+        assert await stream.receive() == b"hello"
+        with trio.fail_after(10), pytest.raises(StreamClosedError):
+            await stream.receive()
+
+    run(story, serve=serve)
+
+
+class FullDisk:
+    def __init__(self):
+        self.attempts = 0
+
+    def load(self):
+        return SavedState()
+
+    def save(self, state):
+        self.attempts += 1
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_costs_no_node(caplog):
+    async def story(cluster):
+        one, other = cluster.nodes
+        one.crash()
+        one.state = FullDisk()
+        await one.start()
+        await cluster.settled()
+        other.crash()
+        await cluster.settled()
+        assert one.view.leader == one.peer
+        assert one.state.attempts > 1
+
+    run(story)
+    assert "No space left" in caplog.text
 
 
 def test_only_the_leader_sets_the_payload():

@@ -1,0 +1,55 @@
+from types import SimpleNamespace
+
+import trio
+import trio.testing
+
+from networking.actions import Close, Send
+from networking.controls import LINGER_S, Controls
+from networking.wire import Goodbye
+
+
+class Stuck:
+    """A connection, and the stream on it, to a peer that reads and says nothing."""
+
+    peer = "b"
+    outbound = True
+    closed = False
+    remote_address = "/ip4/10.0.0.1/tcp/1"
+
+    def __init__(self):
+        self.cut_off = trio.Event()
+
+    async def open(self, protocol):
+        return SimpleNamespace(send=self.never, receive=self.never, finish=self.never, abort=lambda: None)
+
+    async def never(self, *_frame):
+        # As when a frame is begun: only the end of the connection helps, a cancellation does not.
+        with trio.CancelScope(shield=True):
+            await self.cut_off.wait()
+        await trio.sleep_forever()
+
+    def abort(self):
+        self.cut_off.set()
+
+
+class Machine:
+    """Has nothing to say."""
+
+    def __init__(self):
+        self.connected = self.disconnected = self.received = lambda *_arguments, **_more: []
+
+
+def test_a_peer_that_reads_nothing_is_cut_off_soon_after_the_last_word():
+    async def main():
+        connection = Stuck()
+        controls = Controls(Machine(), lambda actions: None, hello_within_s=4.0)
+        async with trio.open_nursery() as nursery:
+            controls.connected(connection, nursery)
+            await trio.testing.wait_all_tasks_blocked()
+            controls.send(Send(1, Goodbye()))
+            controls.close(Close(1, after_sending=True))
+            with trio.fail_after(LINGER_S + 1):
+                await controls.all_closed()
+        assert connection.cut_off.is_set()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
