@@ -23,7 +23,7 @@ def node(settings: NodeSettings = _DEFAULTS) -> int:
 
 
 def known_problem(error: BaseException) -> str | None:
-    """What to tell a person, if everything that went wrong is of a kind whose message says what to do; else None."""
+    """What to tell a person whose node did not come up, if the messages of all that went wrong say what to do; else None."""
     from networking.identity import IdentityError
     from networking.ticket import TicketError
     from networking.transport import TransportError

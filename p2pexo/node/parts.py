@@ -57,6 +57,7 @@ class Node:
         self.settings = settings
         self._cluster = cluster
         self._notices = Notices(cluster)
+        self.is_up = False
         self._api_url = ""
         self._blas: Blas | None = None
 
@@ -98,6 +99,7 @@ class Node:
                 async with trio.open_nursery() as serving:
                     serving.start_soon(_cancel_after, stop, serving.cancel_scope)
                     await self._start(overlay_nursery, duties, serving)
+                    self.is_up = True
                 duties.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
                 await self._overlay.leave()

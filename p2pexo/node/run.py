@@ -11,16 +11,25 @@ from p2pexo.node.parts import Node
 from p2pexo.node.settings import NodeSettings
 from p2pexo.node.stopping import wait_for_end_of_input, wait_for_signal
 
+EXIT_FAILED = 1
+
 log = structlog.get_logger(__name__)
 
 
 def run_node(settings: NodeSettings) -> int:
-    """Run until a signal; the exit code. Raises what ``p2pexo.cli.node.known_problem`` knows, before anything was started."""
+    """Run until a signal; the exit code. What keeps the node from coming up is raised; what ends it later is logged in full."""
     identity = Identity.load(settings.home)
     with identity.locked():
         ticket = read_ticket(settings)
         cluster = choose_cluster(settings, ticket)
-        trio.run(partial(_run, Node(settings, identity, cluster, ticket)))
+        node = Node(settings, identity, cluster, ticket)
+        try:
+            trio.run(partial(_run, node))
+        except Exception:
+            if not node.is_up:
+                raise
+            log.exception("the node has failed")
+            return EXIT_FAILED
     return 0
 
 
