@@ -1,5 +1,10 @@
 """What a person should know about this node, beyond what the overlay itself warns of."""
 
+from collections.abc import Callable
+
+import trio
+from attrs import frozen
+
 from networking.discovery import Sighting
 from networking.ticket import Cluster
 from p2pexo.engine.blas import Blas, BlasSource
@@ -8,22 +13,36 @@ MAX_STRANGERS = 8
 """Other clusters to speak of. Raise it on a network with many of them; each one is a line in every status."""
 
 
+STRANGER_KEPT_S = 300.0
+"""How long another cluster is spoken of after it was last seen. Lower it to less than two looks round the network, and those
+that are there are forgotten."""
+
+
+@frozen
+class _Stranger:
+    sighting: Sighting
+    seen_at: float
+
+
 class Notices:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, clock: Callable[[], float] = trio.current_time) -> None:
         self._cluster = cluster
-        self._strangers: dict[str, Sighting] = {}
+        self._clock = clock
+        self._strangers: dict[str, _Stranger] = {}
         self._blas: Blas | None = None
 
     def add_stranger(self, sighting: Sighting) -> None:
         """A peer on the local network whose cluster isn't ours."""
+        self._forget_the_unseen()
         if sighting.fingerprint in self._strangers or len(self._strangers) < MAX_STRANGERS:
-            self._strangers[sighting.fingerprint] = sighting
+            self._strangers[sighting.fingerprint] = _Stranger(sighting, self._clock())
 
     def add_blas(self, blas: Blas) -> None:
         self._blas = blas
 
     def lines(self) -> tuple[str, ...]:
-        strangers = (_stranger_line(each, self._cluster.name) for each in self._strangers.values())
+        self._forget_the_unseen()
+        strangers = (_stranger_line(each.sighting, self._cluster.name) for each in self._strangers.values())
         slow = self._blas is not None and self._blas.name == BlasSource.REFERENCE.value
         open_line = ("this cluster has no secret: everyone who reaches it can join and read along",)
         return (
@@ -31,6 +50,10 @@ class Notices:
             *((self._blas.cost,) if self._blas and slow else ()),
             *strangers,
         )
+
+    def _forget_the_unseen(self) -> None:
+        since = self._clock() - STRANGER_KEPT_S
+        self._strangers = {key: each for key, each in self._strangers.items() if each.seen_at > since}
 
 
 def _stranger_line(sighting: Sighting, own: str) -> str:

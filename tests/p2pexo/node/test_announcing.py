@@ -2,7 +2,7 @@ import trio
 
 from networking.discovery import Sighting
 from networking.transport import Address
-from p2pexo.node.announcing import keep_announced
+from p2pexo.node.announcing import LOOK_AGAIN_S, keep_announced
 
 
 def test_a_node_is_announced_anew_when_its_addresses_change_and_only_then(rehearse) -> None:
@@ -32,6 +32,8 @@ def test_a_node_is_announced_anew_when_its_addresses_change_and_only_then(rehear
             await desk.add("c")
             assert announced[1:] == [("/ip4/192.168.1.7/tcp/1",)]
             assert withdrawn == announced[:1]
+            await trio.sleep(LOOK_AGAIN_S)
+            assert announced[2:] == announced[1:2]
             nursery.cancel_scope.cancel()
 
     rehearse(story)

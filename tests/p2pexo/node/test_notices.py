@@ -1,0 +1,36 @@
+from attrs import evolve
+
+from networking.discovery import Sighting
+from networking.ticket import Cluster
+from networking.transport import PeerId
+from p2pexo.node.announcing import LOOK_AGAIN_S
+from p2pexo.node.notices import MAX_STRANGERS, STRANGER_KEPT_S, Notices
+
+THEIRS = Sighting(PeerId("12D3KooWStranger"), (), "attic", "f", 1)
+
+
+def test_other_clusters_are_spoken_of_until_they_have_not_been_seen_for_a_while() -> None:
+    now = 0.0
+    notices = Notices(Cluster.new("desk"), lambda: now)
+    notices.add_stranger(THEIRS)
+    now = STRANGER_KEPT_S - 1
+    notices.add_stranger(evolve(THEIRS, cluster="fair", fingerprint="g"))
+    assert [("attic" in line, "fair" in line) for line in notices.lines()] == [(True, False), (False, True)]
+    now = STRANGER_KEPT_S
+    (line,) = notices.lines()
+    assert "fair" in line
+
+
+def test_a_cluster_that_is_gone_makes_room_for_another() -> None:
+    now = 0.0
+    notices = Notices(Cluster.new("desk"), lambda: now)
+    for number in range(MAX_STRANGERS):
+        notices.add_stranger(evolve(THEIRS, fingerprint=f"{number}"))
+    now = STRANGER_KEPT_S
+    notices.add_stranger(evolve(THEIRS, cluster="fair", fingerprint="g"))
+    (line,) = notices.lines()
+    assert "fair" in line
+
+
+def test_a_cluster_that_is_there_is_seen_again_in_time() -> None:
+    assert 2 * LOOK_AGAIN_S < STRANGER_KEPT_S
