@@ -23,7 +23,7 @@ class Precision(StrEnum):
     KEEP = "keep"
     """Weights stay quantised as stored. Least memory; on a CPU, activations are fp32."""
     DEQUANTISE = "dequantise"
-    """Weights become dense fp32. Fast on a CPU with a BLAS; up to seven times the memory of 4-bit weights."""
+    """Weights become dense fp32. Fast on a CPU with a BLAS; up to eight times the memory of 4-bit weights."""
 
 
 def on_gpu() -> bool:

@@ -30,7 +30,6 @@ class Start:
 @frozen
 class Join:
     neighbours: Neighbours
-    """None: a ring of one stage."""
 
 
 @frozen

@@ -9,12 +9,12 @@ export function el(tag, classes = "", ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-const UNITS = ["B", "KB", "MB", "GB", "TB"];
+const UNITS = ["B", "kB", "MB", "GB", "TB"];
 
 export function bytes(count) {
   let unit = 0;
   while (count >= 1000 && unit < UNITS.length - 1) {
-    count /= 1024;
+    count /= 1000;
     unit += 1;
   }
   return `${count >= 10 || unit === 0 ? Math.round(count) : count.toFixed(1)} ${UNITS[unit]}`;
