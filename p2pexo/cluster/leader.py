@@ -73,7 +73,7 @@ class Leader:
             self._publish(cluster.placements, decision.placements)
         except FactTooLargeError as error:
             log.error(
-                "the placements can't be told; delete some", count=len(cluster.placements.placements), error=error
+                "the placements can't be told; delete some", count=len(cluster.placements.placements), error=str(error)
             )
         return trio.current_time() + 3600 if isinf(decision.wake_at) else decision.wake_at
 

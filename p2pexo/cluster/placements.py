@@ -17,6 +17,8 @@ placements fit beside them in the one fact they share."""
 MAX_EXPLAINED = 16
 """Of the deletions, the latest, those that are kept with their reason, and with the placement as it was if it failed."""
 
+_TICK_S = 0.001
+
 FORGOTTEN = "a while ago"
 """In place of a reason that is no longer kept."""
 
@@ -78,7 +80,12 @@ def claim_for_user(placements: Placements, placement: Placement) -> Placements:
 
 
 def delete(placements: Placements, deletion: Deletion) -> Placements:
-    """Of the failures of a model only the last is kept in full, so that trying again and again does not fill the payload."""
+    """Of the failures of a model only the last is kept in full, so that trying again and again does not fill the payload.
+
+    It counts as the latest deletion, even if the clock of the leader before was ahead of ours.
+    """
+    latest = max((each.deleted_at for each in placements.deletions), default=0.0)
+    deletion = evolve(deletion, deleted_at=max(deletion.deleted_at, latest + _TICK_S))
     model = deletion.failed.model if deletion.failed else None
     others = [
         evolve(each, failed=None) if each.failed and each.failed.model == model else each

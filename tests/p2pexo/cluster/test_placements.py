@@ -73,6 +73,12 @@ def test_deletions_stay_few_and_short_and_the_oldest_go_first() -> None:
     assert merged(held, Placements(), held) == held
 
 
+def test_a_deletion_by_a_leader_whose_clock_is_behind_is_the_latest() -> None:
+    held = Placements(deletions=[Deletion(f"{number}", "asked", 1e9) for number in range(edit.MAX_DELETIONS)])
+    ended = edit.delete(held, Deletion("0a", "cut short", 5.0, placed("a", 1)))
+    assert (ended.deletions[-1].placement_id, ended.deletions[-1].reason) == ("0a", "cut short")
+
+
 payloads = st.builds(
     lambda rows, gone, count: Placements(
         [placed(id, term, number) for id, (term, number) in rows.items() if id not in gone],
