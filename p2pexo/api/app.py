@@ -18,6 +18,7 @@ from p2pexo.api.exchange import json_response
 from p2pexo.api.guard import AccessRules, Caller, check, cors_headers
 from p2pexo.api.metrics import MEDIA_TYPE, Metrics
 from p2pexo.api.models_routes import add_models_routes
+from p2pexo.api.ollama_routes import add_ollama_routes
 from p2pexo.api.page import add_page
 from p2pexo.api.paths import forgive_paths
 from p2pexo.api.responses_memory import MemoryResponses
@@ -47,7 +48,7 @@ def create_app(
     add_completions_routes(app, metrics.watch(generator, "completions"), cluster)
     add_responses_routes(app, metrics.watch(generator, "responses"), cluster, responses or MemoryResponses())
     add_claude_routes(app, metrics.watch(generator, "claude"), cluster)
-    # add_ollama_routes(app, metrics.watch(generator, "ollama"), cluster): here, when they are there.
+    add_ollama_routes(app, metrics.watch(generator, "ollama"), cluster)
     add_models_routes(app, cluster)
     add_cluster_routes(app, cluster)
     add_page(app)

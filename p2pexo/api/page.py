@@ -1,13 +1,20 @@
-"""The page at ``GET /`` and its assets: a handful of files of the dashboard package, read once."""
+"""The page at ``GET /`` and its assets: a handful of files of the dashboard package, read once.
+
+Only browsers get the page. Whoever else asks at the base address is taken for a client of Ollama that probes whether it
+is there.
+"""
 
 from importlib.resources import files
 from mimetypes import guess_type
 
 from attrs import frozen
-from quart import Quart, Response
+from quart import Quart, Response, request
 from werkzeug.exceptions import NotFound
 
 INDEX = "index.html"
+
+PROBE_REPLY = "Ollama is running"
+"""What clients of Ollama look for."""
 
 _HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
@@ -38,7 +45,9 @@ def add_page(app: Quart) -> None:
 
     @app.get("/")
     async def index() -> Response:
-        return _response(assets[INDEX])
+        if "text/html" in request.headers.get("accept", ""):
+            return _response(assets[INDEX])
+        return Response(PROBE_REPLY, headers={"vary": "accept"}, content_type="text/plain; charset=utf-8")
 
     @app.get("/assets/<name>")
     async def asset(name: str) -> Response:

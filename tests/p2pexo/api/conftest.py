@@ -120,6 +120,7 @@ class FakeCluster:
         if placement_id != "p1":
             raise ModelNotFoundError(f"no placement {placement_id!r}")
         self.placed.clear()
+        self.shown = evolve(self.shown, placements=())
 
     def snapshot(self) -> ClusterSnapshot:
         return self.shown

@@ -259,7 +259,7 @@ def test_a_placement_that_does_not_fit_says_so(node: Any) -> None:
 
 
 def test_the_page_and_its_assets_are_served(node: Any) -> None:
-    page = httpx.get(f"{node.url}/")
+    page = httpx.get(f"{node.url}/", headers={"accept": "text/html,*/*"})
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'self'" in page.headers["content-security-policy"]
     for name in ("app.js", "style.css"):
