@@ -5,6 +5,7 @@ Sightings of other clusters are delivered, too: a peer that is alone can say whi
 
 import contextlib
 import ipaddress
+import itertools
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 
@@ -14,6 +15,8 @@ from zeroconf import Error as ZeroconfError
 from zeroconf import InterfaceChoice, IPVersion, ServiceBrowser, ServiceInfo, ServiceStateChange, Zeroconf
 
 from networking.addresses import parse
+from networking.identity import public_key_of
+from networking.ticket import Cluster
 from networking.transport import Address, PeerId
 
 logger = logging.getLogger(__name__)
@@ -22,6 +25,13 @@ DEFAULT_SERVICE = "_peercluster._tcp.local."
 
 LOOKUP_MILLISECONDS = 3000
 """How long to wait for the details of a service that was announced. They most often come with the announcement."""
+
+REPEAT_INTERVAL = 60.0
+"""Seconds between repeats of who is there now. Lower it and forged sightings are repeated more often, too; raise it and
+whoever forgets sightings after a while forgets real ones."""
+
+MAX_PRESENT = 256
+"""Raise it and somebody who makes up services takes more memory; lower it and real ones are pushed out sooner."""
 
 _TXT_LIMIT = 255
 """A TXT entry, key and value together, holds no more (RFC 6763, 6.1)."""
@@ -56,9 +66,13 @@ class Sighting:
 
     @classmethod
     def from_txt(cls, txt: dict[str, str]) -> "Sighting":
-        """Raises KeyError or ValueError if the entries are not those of a peer."""
-        addresses = tuple(parse(address).address for address in txt["a"].split(",") if address)
-        return cls(PeerId(txt["peer"]), addresses, txt["cluster"], txt["fp"], int(txt["v"]))
+        """Raises KeyError or ValueError if the entries are not those of a peer. Names of hosts are left out: nobody here
+        shall look up what a stranger wants."""
+        peer = PeerId(txt["peer"])
+        public_key_of(peer)
+        endpoints = [parse(address) for address in txt["a"].split(",") if address]
+        addresses = tuple(each.address for each in endpoints if each.kind in ("ip4", "ip6"))
+        return cls(peer, addresses, Cluster(txt["cluster"]).name, txt["fp"], int(txt["v"]))
 
 
 Seen = Callable[[Sighting], None]
@@ -79,31 +93,52 @@ class Discovery:
         self._seen = seen
         self._service = service
         self._interfaces = list(interfaces) or InterfaceChoice.All
+        self._present: dict[str, Sighting] = {}
+        self._renewed = trio.Event()
         self._token: trio.lowlevel.TrioToken | None = None
 
+    def announce(self, announced: Sighting) -> None:
+        """Say something else of this peer from now on, and look anew at the interfaces: for a machine that has moved."""
+        if announced != self._announced:
+            self._announced = announced
+            self._renewed.set()
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Announce and watch until cancelled. Without multicast it says so once, and just waits."""
+        """Announce and watch until cancelled. Without multicast it says so, and waits for another network."""
         self._token = trio.lowlevel.current_trio_token()
         try:
-            async with self._zeroconf():
-                task_status.started()
-                await trio.sleep_forever()
-        except (OSError, ZeroconfError) as error:
-            logger.warning("no discovery on the local network (%s): join by ticket or address instead", error)
-            task_status.started()
-            await trio.sleep_forever()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._repeat)
+                for turn in itertools.count():
+                    self._renewed = trio.Event()
+                    async with self._on_the_network():
+                        if turn == 0:
+                            task_status.started()
+                        await self._renewed.wait()
         finally:
             self._token = None
 
     @contextlib.asynccontextmanager
-    async def _zeroconf(self) -> AsyncGenerator[None]:
-        zeroconf = await trio.to_thread.run_sync(self._open)
+    async def _on_the_network(self) -> AsyncGenerator[None]:
+        zeroconf = None
         try:
-            await trio.to_thread.run_sync(self._start, zeroconf)
+            try:
+                zeroconf = await trio.to_thread.run_sync(self._open)
+                await trio.to_thread.run_sync(self._start, zeroconf)
+            except (OSError, ZeroconfError) as error:
+                logger.warning("no discovery on the local network (%s): join by ticket or address instead", error)
             yield
         finally:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(zeroconf.close)
+            self._present.clear()
+            if zeroconf is not None:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(zeroconf.close)
+
+    async def _repeat(self) -> None:
+        while True:
+            await trio.sleep(REPEAT_INTERVAL)
+            for sighting in list(self._present.values()):
+                self._hand_over(sighting)
 
     def _open(self) -> Zeroconf:
         return Zeroconf(interfaces=self._interfaces, ip_version=IPVersion.V4Only)
@@ -128,6 +163,7 @@ class Discovery:
     def _changed(self, zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange) -> None:
         """Called in zeroconf's thread, which may wait."""
         if state_change is ServiceStateChange.Removed:
+            self._in_trio(self._gone, name)
             return
         info = ServiceInfo(service_type, name)
         if not info.load_from_cache(zeroconf):
@@ -138,14 +174,23 @@ class Discovery:
         except (KeyError, ValueError) as error:
             logger.debug("%s on the local network is no peer: %r", name, error)
             return
-        self._deliver(sighting)
+        self._in_trio(self._here, name, sighting)
 
-    def _deliver(self, sighting: Sighting) -> None:
-        token = self._token
-        if token is None or sighting.peer == self._announced.peer:
-            return
-        with contextlib.suppress(trio.RunFinishedError):
-            token.run_sync_soon(self._hand_over, sighting)
+    def _in_trio(self, call: Callable[..., None], *arguments: object) -> None:
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(call, *arguments)
+
+    def _here(self, name: str, sighting: Sighting) -> None:
+        if sighting.peer != self._announced.peer:
+            self._present.pop(name, None)
+            self._present[name] = sighting
+            while len(self._present) > MAX_PRESENT:
+                del self._present[next(iter(self._present))]
+            self._hand_over(sighting)
+
+    def _gone(self, name: str) -> None:
+        self._present.pop(name, None)
 
     def _hand_over(self, sighting: Sighting) -> None:
         try:

@@ -46,6 +46,61 @@ def test_what_is_no_peer_is_refused(change: dict[str, str]) -> None:
         Sighting.from_txt(A.to_txt() | change)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"peer": "not a peer id at all"},
+        {"peer": "QmcgpsyWgH8Y8ajJz1Cu72KnS5uo2Aa2LpzU7kinSupNKC"},
+        {"cluster": "desk\x1b[2J"},
+        {"cluster": ""},
+    ],
+)
+def test_who_can_not_be_a_peer_is_refused(change: dict[str, str]) -> None:
+    with pytest.raises(ValueError):
+        Sighting.from_txt(A.to_txt() | change)
+
+
+def test_a_stranger_can_not_make_us_look_up_names() -> None:
+    sighting = Sighting.from_txt(A.to_txt() | {"a": "/dns/internal.example/tcp/22,/ip4/10.0.0.1/tcp/4001"})
+    assert sighting.addresses == ("/ip4/10.0.0.1/tcp/4001",)
+
+
+def test_a_peer_that_moved_tells_its_new_addresses_and_sees_the_others_anew() -> None:
+    async def main() -> None:
+        seen_by_a, a_sees = trio.open_memory_channel[Sighting](10)
+        seen_by_b, b_sees = trio.open_memory_channel[Sighting](10)
+        moved = evolve(B, addresses=(Address("/ip4/127.0.0.1/tcp/4002"),))
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(20):
+                await nursery.start(Discovery(A, seen_by_a.send_nowait, service=SERVICE, interfaces=LOOPBACK).run)
+                b = Discovery(B, seen_by_b.send_nowait, service=SERVICE, interfaces=LOOPBACK)
+                await nursery.start(b.run)
+                assert await a_sees.receive() == B
+                assert await b_sees.receive() == A
+                b.announce(B)
+                b.announce(moved)
+                assert await a_sees.receive() == moved
+                assert await b_sees.receive() == A
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_who_is_still_there_is_sighted_again_and_again() -> None:
+    async def main() -> None:
+        seen, sees = trio.open_memory_channel[Sighting](10)
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(20):
+                await nursery.start(Discovery(A, seen.send_nowait, service=SERVICE, interfaces=LOOPBACK).run)
+                await nursery.start(Discovery(B, nobody, service=SERVICE, interfaces=LOOPBACK).run)
+                for _ in range(3):
+                    assert await sees.receive() == B
+            nursery.cancel_scope.cancel()
+
+    with mock.patch.object(discovery, "REPEAT_INTERVAL", 0.1):
+        trio.run(main)
+
+
 def test_peers_see_one_another_also_across_clusters() -> None:
     async def main() -> None:
         seen_by_a, a_sees = trio.open_memory_channel[Sighting](10)
