@@ -184,6 +184,28 @@ def test_the_end_of_stage_0_itself_fails_its_requests(ring_of, request_for):
     trio.run(main)
 
 
+def test_the_end_of_stage_0_ends_every_request_that_waits_for_it(ring_of, request_for):
+    async def main():
+        async with ring_of(2, Script(batch_s=0.002)) as ring:
+            ends = []
+
+            async def ask(number: int, task_status: trio.TaskStatus[None]) -> None:
+                async with ring.first.generate(request_for("hello", id=f"r{number}", max_tokens=None)) as events:
+                    await events.receive()
+                    task_status.started()
+                    *_, last = [event async for event in events]
+                    ends.append(last.error.kind)
+
+            with trio.fail_after(10):
+                async with trio.open_nursery() as nursery:
+                    for number in range(6):
+                        await nursery.start(ask, number)
+                    os.kill(ring.first.pid, signal.SIGKILL)
+            assert ends == ["ring_broken"] * 6
+
+    trio.run(main)
+
+
 def test_a_request_before_the_ring_stands_is_told_so(ring_of, request_for):
     async def main():
         async with ring_of(2, form=False) as ring:
