@@ -113,7 +113,7 @@ class Request:
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
     max_tokens: int | None = None
-    """None: up to the end of the context. 0: the prompt is counted, however long it is, and nothing is computed."""
+    """None: up to the end of the context. 0: the prompt is counted, and nothing is computed."""
     stop: tuple[str, ...] = ()
     attempt: int = 0
     """Raised by the router when it replays the request; a higher attempt supersedes a lower one."""
