@@ -1,4 +1,11 @@
 """What benches share: a real model, rings of real stage processes on loopback, and the one line of figures at the end."""
+# ruff: noqa: E402 (the search path must be right before anything else is imported)
+
+import sys
+from pathlib import Path
+
+# A script's folder is searched before all others, and bench/http.py is not what libraries mean by ``import http``.
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
 
 import json
 import os
@@ -6,7 +13,6 @@ import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import pairwise
-from pathlib import Path
 
 import structlog
 import trio

@@ -1,6 +1,7 @@
 """A running answer: the events of one generation, or of several side by side, with an end that tells the truth."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from math import inf
 
 import structlog
@@ -18,6 +19,9 @@ log = structlog.get_logger(__name__)
 
 BUFFERED_EVENTS = 64
 """Events a slow client may lag behind. Raise it and a stalled client holds more memory; lower it and fewer tokens share a write."""
+
+WAKE_S = 1.0
+"""How often an answer looks whether its client was left in silence too long. Lower it and idle answers cost more."""
 
 _STOPPING = UnavailableError("this node is stopping; the answer is not complete").report()
 _UNFINISHED = EngineError("the answer broke off before its end").report()
@@ -37,9 +41,12 @@ def is_last(event: Event) -> bool:
 class Answer:
     """The events of one answer of one or several choices. It ends with the last ``Finished``, or the first ``Failed``."""
 
-    _events: trio.MemoryReceiveChannel[Event]
+    _events: trio.MemoryReceiveChannel[Event | None]
+    """None stands for nothing: it wakes whoever receives."""
     _unfinished: int = 1
     """Choices that go on."""
+    wake_at: float = field(default=inf, init=False)
+    """When ``receive`` shall return on trio's clock, empty-handed if need be; up to WAKE_S later."""
     _held: list[Event] = field(factory=list[Event], init=False)
 
     @property
@@ -51,7 +58,7 @@ class Answer:
         """Wait for the first token or the end, at most ``seconds``. What comes meanwhile is kept for ``receive``."""
         with trio.move_on_after(seconds):
             while not self._held or not is_token(self._held[-1]):
-                self._held.append(self._counted(await self._events.receive()))
+                self._keep(await self._events.receive())
 
     @property
     def failure(self) -> ErrorReport | None:
@@ -59,25 +66,30 @@ class Answer:
         last = self._held[-1] if self._held else None
         return last.error if isinstance(last, Failed) else None
 
-    async def receive(self, deadline: float = inf) -> list[Event]:
-        """All events that are ready, at least one; an empty list if none has come by ``deadline`` on trio's clock."""
-        ready, self._held = self._held, []
-        if not ready:
-            with trio.move_on_at(deadline):
-                ready.append(self._counted(await self._events.receive()))
-        while ready and not self.ended:
+    async def receive(self) -> list[Event]:
+        """All events that are ready, at least one; an empty list if none has come by ``wake_at``."""
+        if not self._held:
+            self._keep(await self._events.receive())
+        return self.take_ready()
+
+    def take_ready(self) -> list[Event]:
+        """All events that are ready."""
+        while not self.ended:
             try:
-                ready.append(self._counted(self._events.receive_nowait()))
+                self._keep(self._events.receive_nowait())
             except trio.WouldBlock:
                 break
+        ready, self._held = self._held, []
         return ready
 
-    def _counted(self, event: Event) -> Event:
+    def _keep(self, event: Event | None) -> None:
+        if event is None:
+            return
+        self._held.append(event)
         if isinstance(event, Failed):
             self._unfinished = 0
         elif isinstance(event, Finished):
             self._unfinished -= 1
-        return event
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
@@ -94,15 +106,26 @@ def start_answer(generator: Generator, request: Request, lifetime: Lifetime) -> 
 
 def start_answers(generator: Generator, requests: Sequence[Request], lifetime: Lifetime) -> Answer:
     """Begin to generate all ``requests`` at once, as the choices of one answer: the request says which one it is."""
-    send, receive = trio.open_memory_channel[Event](BUFFERED_EVENTS)
+    send, receive = trio.open_memory_channel[Event | None](BUFFERED_EVENTS)
+    answer = Answer(receive, len(requests))
     for request in requests:
         lifetime.nursery.start_soon(_pump, generator, request, lifetime.stopping, send.clone())
-    send.close()
-    return Answer(receive, len(requests))
+    lifetime.nursery.start_soon(_wake, answer, send)
+    return answer
+
+
+async def _wake(answer: Answer, events: trio.MemorySendChannel[Event | None]) -> None:
+    """A look at the clock now and then costs far less than a timer of its own for each token."""
+    with events:
+        while not answer.ended:
+            await trio.sleep(WAKE_S)
+            if trio.current_time() >= answer.wake_at:
+                with suppress(trio.WouldBlock):
+                    events.send_nowait(None)
 
 
 async def _pump(
-    generator: Generator, request: Request, stopping: trio.Event, events: trio.MemorySendChannel[Event]
+    generator: Generator, request: Request, stopping: trio.Event, events: trio.MemorySendChannel[Event | None]
 ) -> None:
     ended = False
     failure = _UNFINISHED
@@ -121,7 +144,7 @@ async def _pump(
             await events.send(Failed(_STOPPING if stopping.is_set() else failure))
 
 
-async def _forward(generator: Generator, request: Request, events: trio.MemorySendChannel[Event]) -> bool:
+async def _forward(generator: Generator, request: Request, events: trio.MemorySendChannel[Event | None]) -> bool:
     """Whether the answer came to its end."""
     async with generator.generate(request) as incoming:
         async for event in incoming:

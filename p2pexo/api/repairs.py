@@ -58,8 +58,10 @@ class BoundedTCPServer(TCPServer):
 def shield_last_send(application: Application) -> Application:
     async def shielded(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_shielded(message: Message) -> None:
-            is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-            with trio.CancelScope(shield=is_last):
+            if message["type"] != "http.response.body" or message.get("more_body", False):
+                await send(message)
+                return
+            with trio.CancelScope(shield=True):
                 await send(message)
 
         await application(scope, receive, send_shielded)

@@ -36,13 +36,13 @@ class WireStream(Protocol):
 
 async def writes(answer: Answer, wire: WireStream) -> AsyncGenerator[bytes]:
     """An answer's events as they come; those that are ready together share one write. The first write comes at once."""
-    yield _encode(wire, await answer.receive(trio.current_time())) or wire.keep_alive()
-    silent_until = trio.current_time() + SILENCE_S
+    yield _encode(wire, answer.take_ready()) or wire.keep_alive()
+    answer.wake_at = trio.current_time() + SILENCE_S
     while not answer.ended:
-        write = _encode(wire, await answer.receive(silent_until))
-        if write or trio.current_time() >= silent_until:
+        write = _encode(wire, await answer.receive())
+        if write or trio.current_time() >= answer.wake_at:
             yield write or wire.keep_alive()
-            silent_until = trio.current_time() + SILENCE_S
+            answer.wake_at = trio.current_time() + SILENCE_S
 
 
 def _encode(wire: WireStream, events: list[Event]) -> bytes:
