@@ -4,7 +4,8 @@ The bare application yields the very bytes that ours has made of the events, one
 comes. Both pace their tokens alike and are asked in turns. The clients run in threads, whose time isn't counted.
 """
 
-# pyright: reportUnknownVariableType=false (hypercorn's applications are partly untyped)
+# The types of hypercorn's applications are partly unknown.
+# pyright: reportUnknownVariableType=false
 
 import socket
 import sys
