@@ -37,6 +37,7 @@ from p2pexo.models.store import Store
 from p2pexo.node.announcing import keep_announced
 from p2pexo.node.notices import Notices
 from p2pexo.node.settings import NodeSettings
+from p2pexo.ring.engines import MLX_ENGINE, SCRIPTED_ENGINE
 from p2pexo.ring.stage import StageSpec
 from p2pexo.ring.supervisor import StageProcess
 from p2pexo.serving.host import Host
@@ -46,6 +47,8 @@ from p2pexo.serving.router import Router
 from p2pexo.serving.settings import RouterSettings
 
 SERVICE = "_p2pexo._tcp.local."
+
+ENGINES = {"mlx": MLX_ENGINE, "scripted": SCRIPTED_ENGINE}
 
 log = structlog.get_logger(__name__)
 
@@ -156,7 +159,7 @@ class Node:
         if spec.placement.precision == "auto":
             spec = evolve(spec, placement=evolve(spec.placement, precision=self.settings.precision))
         environment = stage_environment(os.environ, self._blas, self.settings.cache / "temporary")
-        return StageProcess(spec, environment=environment)
+        return StageProcess(spec, environment=environment, engine=ENGINES[self.settings.engine])
 
     def _add_known_addresses(self, ticket: Ticket | None) -> None:
         for known in self.settings.peers:

@@ -156,6 +156,9 @@ class NodeSettings:
     exit_with_parent: Annotated[bool, _option(_NODE, show=False, negative="")] = False
     """End when standard input ends, as it does when whoever started this node is gone."""
 
+    engine: Annotated[Literal["mlx", "scripted"], _option(_NODE, show=False)] = "mlx"
+    """What stages compute with. The scripted engine, for tests, needs a script in place of a model and says what it is told."""
+
     def __attrs_post_init__(self) -> None:
         if self.open and self.secret:
             raise SettingsError(

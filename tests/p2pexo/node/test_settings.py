@@ -62,6 +62,7 @@ def test_a_flag_sets_its_field(arguments: list[str], field: str, value: Any):
         ("P2PEXO_MODEL_DIR", "/a:/b", "model_dirs", (Path("/a"), Path("/b"))),
         ("P2PEXO_CACHE", "~/cache", "cache", Path("~/cache").expanduser()),
         ("P2PEXO_EXIT_WITH_PARENT", "1", "exit_with_parent", True),
+        ("P2PEXO_ENGINE", "scripted", "engine", "scripted"),
     ],
 )
 def test_a_variable_sets_its_field(monkeypatch: pytest.MonkeyPatch, variable: str, text: str, field: str, value: Any):
