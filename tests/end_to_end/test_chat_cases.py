@@ -135,7 +135,8 @@ class TestP3Parameters:
             ("max_tokens", -1),
             ("max_tokens", 1.5),
             ("max_completion_tokens", "5"),
-            ("n", 3),
+            ("n", 0),
+            ("top_logprobs", 21),
             ("seed", "lucky"),
         ],
     )
