@@ -1,0 +1,148 @@
+"""The client for programs on trio or asyncio. Each line of it is its sync twin's, with ``await`` where there is I/O."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from typing import Any, Self, TypeVar, Unpack
+
+import httpx
+
+from p2pexo.client import operations
+from p2pexo.client.attempts import Attempts, http_settings
+from p2pexo.client.chat import Answer, ChatEvent, ChatOptions, Message
+from p2pexo.client.chat_stream import Collector
+from p2pexo.client.cluster import ClusterState, Model, Placement
+from p2pexo.client.errors import NodeError, UnexpectedAnswerError, error_of
+from p2pexo.client.follow import Goal
+from p2pexo.client.nodes import Nodes, urls_of
+from p2pexo.client.operations import Listening, Question
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Talks to a cluster through any of its nodes; use it as an async context manager, from any number of tasks.
+
+    Every method raises ClientError. When a node is down, the next one is asked, unless the answer has begun.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str] = "http://localhost:52415",
+        *,
+        api_key: str | None = None,
+        discover: bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """``discover``: learn of the other members from the first node that answers. They are sent the key, too."""
+        self._nodes = Nodes(urls_of(urls))
+        self._discover = discover
+        settings: dict[str, Any] = http_settings(api_key)
+        self._http = httpx.AsyncClient(transport=transport, **settings)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The nodes known, in the order in which they would be asked."""
+        return self._nodes.urls
+
+    async def models(self) -> tuple[Model, ...]:
+        """Those that the cluster can run."""
+        return await self._ask(operations.MODELS)
+
+    async def cluster(self) -> ClusterState:
+        return await self._ask(operations.CLUSTER)
+
+    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[ClusterState]]:
+        """The cluster now, and anew after each change, until the block is left."""
+        return self._stream(operations.WATCH)
+
+    async def place(self, model: str, *, min_stages: int = 1, precision: str = "auto") -> str:
+        """Have a model placed; the id of its placement, which may not be ready yet: see ``follow``."""
+        return await self._ask(operations.place(model, min_stages, precision))
+
+    async def delete(self, placement_id: str) -> None:
+        """Stop a model. Its memory is free again when ``follow(…, until="gone")`` has ended."""
+        await self._ask(operations.delete(placement_id))
+
+    def follow(
+        self, placement_id: str, *, until: Goal = "ready"
+    ) -> AbstractAsyncContextManager[AsyncIterator[Placement]]:
+        """The states of a placement until it is ready, or gone. Raises PlacementFailedError if it can't be loaded."""
+        return self._stream(operations.follow(placement_id, until))
+
+    def stream_chat(
+        self, model: str, messages: str | Sequence[Message], **options: Unpack[ChatOptions]
+    ) -> AbstractAsyncContextManager[AsyncIterator[ChatEvent]]:
+        """An answer as it comes, ``Finished`` last. Leaving the block cancels it in the cluster."""
+        return self._stream(operations.chat(model, messages, options))
+
+    async def chat(self, model: str, messages: str | Sequence[Message], **options: Unpack[ChatOptions]) -> Answer:
+        """A whole answer."""
+        collector = Collector()
+        async with self.stream_chat(model, messages, **options) as events:
+            async for event in events:
+                collector.add(event)
+        return collector.answer()
+
+    @asynccontextmanager
+    async def _stream(self, listening: Listening[T]) -> AsyncGenerator[AsyncIterator[T]]:
+        async with aclosing(self._listen(listening)) as events:
+            yield events
+
+    async def _ask(self, question: Question[T]) -> T:
+        await self._introduce()
+        attempts = Attempts(self._nodes, question.call)
+        while True:
+            url = attempts.url()
+            try:
+                response = await self._http.request(
+                    question.call.method, url + question.call.path, json=question.call.body
+                )
+            except httpx.TransportError as error:
+                attempts.failed(url, error)
+                continue
+            attempts.worked(url)
+            if response.is_error:
+                raise error_of(response.status_code, response.headers, response.content)
+            answer = question.read(response.content)
+            attempts.learn(answer, url)
+            return answer
+
+    async def _listen(self, listening: Listening[T]) -> AsyncGenerator[T]:
+        await self._introduce()
+        attempts, reader = Attempts(self._nodes, listening.call), listening.reader()
+        call = listening.call
+        while True:
+            url, progressed, failure = attempts.url(), False, None
+            try:
+                async with self._http.stream(call.method, url + call.path, json=call.body) as response:
+                    attempts.worked(url)
+                    if response.is_error:
+                        raise error_of(response.status_code, response.headers, await response.aread())
+                    async for line in response.aiter_lines():
+                        for event in reader.feed(line):
+                            attempts.learn(event, url)
+                            progressed = True
+                            yield event
+                        if reader.is_complete and listening.is_endless:
+                            return
+                    if reader.is_complete:
+                        return
+            except httpx.TransportError as error:
+                failure = error
+            attempts.broken(url, reader, failure, progressed=progressed)
+
+    async def _introduce(self) -> None:
+        """Once: hear where the other members answer. A refusal is left to the call itself to tell."""
+        if self._discover:
+            self._discover = False
+            with suppress(NodeError, UnexpectedAnswerError):
+                await self.cluster()

@@ -1,0 +1,86 @@
+"""The cluster as a client sees it: members, and which models run where."""
+
+from attrs import frozen
+
+
+@frozen
+class Model:
+    id: str
+    context_length: int = 0
+    """Tokens, prompt and answer together; 0 if the node doesn't say."""
+    description: str = ""
+
+
+@frozen
+class Member:
+    peer: str
+    name: str = ""
+    state: str = "alive"
+    """``alive`` or ``suspect``."""
+    is_leader: bool = False
+    is_me: bool = False
+    """True for the node that was asked."""
+    machine: str = ""
+    version: str = ""
+    device: str = ""
+    memory_total: int = 0
+    memory_free: int = 0
+    memory_budget: int = 0
+    """Bytes that models may use there."""
+    memory_reserved: int = 0
+    api_url: str = ""
+    """Where it answers HTTP."""
+    models: tuple[str, ...] = ()
+    """Whose files it holds."""
+
+
+@frozen
+class Stage:
+    rank: int
+    peer: str = ""
+    node: str = ""
+    first_layer: int = 0
+    end_layer: int = 0
+    phase: str = ""
+    progress: float = 0.0
+    """From 0 to 1, of what it does in this phase."""
+    reason: str = ""
+
+
+@frozen
+class Placement:
+    """A model that runs, or is on its way, as a ring of stages."""
+
+    id: str
+    model: str = ""
+    epoch: str = ""
+    state: str = ""
+    """``loading``, ``ready``, ``broken`` or ``failed``."""
+    reason: str = ""
+    by_user: bool = False
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state == "ready"
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1: that of the stage that is furthest behind."""
+        return 1.0 if self.is_ready else min((stage.progress for stage in self.stages), default=0.0)
+
+
+@frozen
+class ClusterState:
+    cluster: str = ""
+    """The cluster's name."""
+    me: str = ""
+    """Peer id of the node that was asked."""
+    leader: str | None = None
+    term: int = 0
+    members: tuple[Member, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def placement(self, placement_id: str) -> Placement | None:
+        return next((each for each in self.placements if each.id == placement_id), None)

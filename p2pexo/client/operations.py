@@ -1,0 +1,93 @@
+"""What can be asked of a node: the call to make, and what its answer means. Pure; shared by both clients.
+
+An operation is a value. ``Question``s are answered at once, ``Listening``s by lines as they come.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
+from urllib.parse import quote
+
+from attrs import frozen
+
+from p2pexo.client.chat import ChatEvent, ChatOptions, Message, chat_body
+from p2pexo.client.chat_stream import ChatReader
+from p2pexo.client.cluster import ClusterState, Model, Placement
+from p2pexo.client.follow import FollowReader, Goal, WatchReader
+from p2pexo.client.reading import read
+
+T = TypeVar("T")
+E_co = TypeVar("E_co", covariant=True)
+
+
+@frozen
+class Call:
+    method: str
+    path: str
+    body: object = None
+    """JSON, if there is one."""
+    repeatable: bool = True
+    """Whether another node may be asked when it isn't known what the first one did."""
+
+
+@frozen
+class Question(Generic[T]):
+    call: Call
+    read: Callable[[bytes], T]
+
+
+class LineReader(Protocol[E_co]):
+    """Makes events of lines."""
+
+    def feed(self, line: str) -> Iterator[E_co]: ...
+
+    @property
+    def may_start_over(self) -> bool:
+        """Whether it would do no harm now to begin again at another node."""
+        ...
+
+    @property
+    def is_complete(self) -> bool: ...
+
+
+@frozen
+class Listening(Generic[E_co]):
+    call: Call
+    reader: Callable[[], LineReader[E_co]]
+    is_endless: bool = False
+    """Whether only the client ends it. Any other stream is read to its end, so that its connection can be used again."""
+
+
+@frozen
+class _Placed:
+    id: str
+
+
+@frozen
+class _Models:
+    data: tuple[Model, ...] = ()
+
+
+CLUSTER = Question(Call("GET", "/v1/cluster"), lambda content: read(ClusterState, content))
+
+MODELS = Question(Call("GET", "/v1/models"), lambda content: read(_Models, content).data)
+
+WATCH = Listening(Call("GET", "/v1/cluster/events"), WatchReader, is_endless=True)
+
+
+def place(model: str, min_stages: int, precision: str) -> Question[str]:
+    """Placing a model twice gives the same placement, so it may be repeated."""
+    body = {"model": model, "min_stages": min_stages, "precision": precision}
+    return Question(Call("POST", "/v1/placements", body), lambda content: read(_Placed, content).id)
+
+
+def delete(placement_id: str) -> Question[None]:
+    call = Call("DELETE", f"/v1/placements/{quote(placement_id, safe='')}", repeatable=False)
+    return Question(call, lambda content: None)
+
+
+def follow(placement_id: str, goal: Goal) -> Listening[Placement]:
+    return Listening(WATCH.call, lambda: FollowReader(placement_id, goal), is_endless=True)
+
+
+def chat(model: str, messages: str | Sequence[Message], options: ChatOptions) -> Listening[ChatEvent]:
+    return Listening(Call("POST", "/v1/chat/completions", chat_body(model, messages, options)), ChatReader)
