@@ -81,12 +81,12 @@ def answers(node: Any, dialect: str, method: str, behind: str, options: dict[str
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_refusals_speak_the_dialect(start_node: Any, dialect: str) -> None:
     node = start_node(max_body_bytes=4096)
-    for case, (method, behind, options, status, *labels) in REFUSALS.items():
+    for case, (method, behind, options, status, openai, code, claude) in REFUSALS.items():
         for answer in answers(node, dialect, method, behind, options):
             assert answer.status_code == status, case
             assert answer.headers["content-type"] == "application/json", case
             assert ("allow" in answer.headers) == (status == 405), case
-            check(dialect, answer, *labels)
+            check(dialect, answer, openai, code, claude)
 
 
 def check(dialect: str, answer: httpx.Response, openai_type: str, code: str | int | None, claude_type: str) -> None:
