@@ -10,7 +10,6 @@ from itertools import groupby
 import orjson
 
 from p2pexo.api.fields import Fields, as_object
-from p2pexo.api.messages import with_leading_system
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Message, Role, ToolCall
 from p2pexo.generation.text import Prompt
@@ -32,11 +31,11 @@ _SENSES = {
 
 
 def read_messages(body: Fields) -> tuple[Message, ...]:
-    """The conversation, led by one system message if there is any. Raises InvalidRequestError naming what is at fault."""
+    """The conversation, led by the system text if there is any. Raises InvalidRequestError naming what is at fault."""
     turns = [message for turn in body.children("messages") for message in _turn(turn)]
     if not turns:
         raise body.wrong("messages", "a list with at least one message")
-    return with_leading_system([*_system(body), *turns])
+    return (*_system(body), *turns)
 
 
 def _system(body: Fields) -> list[Message]:

@@ -1,6 +1,4 @@
-"""OpenAI's chat messages as ``generation.Message``s, with one leading system message."""
-
-from collections.abc import Sequence
+"""OpenAI's chat messages as ``generation.Message``s, in their order: the engine knows where a model wants its system texts."""
 
 from p2pexo.api.fields import Fields, as_object
 from p2pexo.generation.errors import InvalidRequestError
@@ -33,14 +31,7 @@ def read_messages(body: Fields) -> tuple[Message, ...]:
     messages = tuple(_message(fields) for fields in body.children("messages"))
     if not messages:
         raise body.wrong("messages", "a list with at least one message")
-    return with_leading_system(messages)
-
-
-def with_leading_system(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """System texts, wherever they stand, joined in order into one leading message: strict templates take nothing else."""
-    system = [message.content for message in messages if message.role is Role.SYSTEM]
-    others = tuple(message for message in messages if message.role is not Role.SYSTEM)
-    return (Message(Role.SYSTEM, "\n\n".join(system)), *others) if system else others
+    return messages
 
 
 def _message(fields: Fields) -> Message:

@@ -6,7 +6,6 @@ from enum import Enum, auto
 from attrs import frozen
 
 from p2pexo.api.fields import Fields, Range, shown
-from p2pexo.api.messages import with_leading_system
 from p2pexo.api.ollama_messages import read_messages, read_tools, refuse_pictures
 from p2pexo.api.ollama_options import read_format, read_keep_alive, read_options, read_thinking
 from p2pexo.generation.errors import UnsupportedParameterError
@@ -61,8 +60,8 @@ def read_generate(body: Fields, resolve: Resolve, request_id: str) -> OllamaCall
         if system:
             raise body.wrong("system", "nothing, as a raw prompt is used as it is")
         return _call(body, resolve, request_id, (), raw_prompt=Prompt(prompt))
-    turns = [Message(Role.SYSTEM, system)] if system else []
-    return _call(body, resolve, request_id, with_leading_system([*turns, Message(Role.USER, prompt)]) if prompt else ())
+    turns = (Message(Role.SYSTEM, system),) if system else ()
+    return _call(body, resolve, request_id, (*turns, Message(Role.USER, prompt)) if prompt else ())
 
 
 def _call(

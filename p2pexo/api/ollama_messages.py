@@ -6,7 +6,6 @@ import orjson
 from attrs import define, evolve, field
 
 from p2pexo.api.fields import Fields
-from p2pexo.api.messages import with_leading_system
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Message, Role, Tool, ToolCall
 from p2pexo.generation.text import Prompt
@@ -23,8 +22,7 @@ _ROLES = {
 def read_messages(body: Fields) -> tuple[Message, ...]:
     """The conversation; empty if there is none. Raises InvalidRequestError naming the message and field at fault."""
     calls = _OpenCalls()
-    messages = [calls.tie(_message(fields), _tool_name(fields)) for fields in body.children("messages")]
-    return with_leading_system(messages)
+    return tuple(calls.tie(_message(fields), _tool_name(fields)) for fields in body.children("messages"))
 
 
 def refuse_pictures(fields: Fields) -> None:

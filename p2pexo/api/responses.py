@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from attrs import field, frozen
 
 from p2pexo.api.fields import Fields, Range, as_text, shown
-from p2pexo.api.messages import with_leading_system
 from p2pexo.api.responses_items import read_input
 from p2pexo.api.responses_tools import TextSettings, Toolbox, read_text_settings, read_toolbox
 from p2pexo.generation.errors import InvalidRequestError, UnsupportedParameterError
@@ -151,7 +150,7 @@ def read_responses(
     instructions = () if asked.instructions is None else (Message(Role.SYSTEM, asked.instructions),)
     request = Request(
         id=response_id,
-        messages=with_leading_system((*instructions, *conversation)),
+        messages=(*instructions, *conversation),
         sampling=asked.sampling,
         max_tokens=asked.max_output_tokens,
         tools=asked.toolbox.tools,

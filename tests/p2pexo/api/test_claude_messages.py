@@ -59,7 +59,7 @@ def test_an_empty_system_prompt_is_none(system: Any) -> None:
     assert read(HI, system=system) == (Message(Role.USER, "hi"),)
 
 
-def test_system_texts_in_mid_talk_join_the_leading_one() -> None:
+def test_system_texts_in_mid_talk_stay_where_they_are() -> None:
     messages = read(
         HI,
         {"role": "system", "content": "B"},
@@ -68,9 +68,9 @@ def test_system_texts_in_mid_talk_join_the_leading_one() -> None:
         HI,
         system="A",
     )
-    roles = [Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER]
+    roles = [Role.SYSTEM, Role.USER, Role.SYSTEM, Role.ASSISTANT, Role.SYSTEM, Role.USER]
     assert [message.role for message in messages] == roles
-    assert messages[0].content == "A\n\nB\n\nC"
+    assert [message.content for message in messages if message.role is Role.SYSTEM] == ["A", "B", "C"]
 
 
 def test_a_tool_loop_with_thoughts_keeps_its_order() -> None:

@@ -31,7 +31,7 @@ def test_text_and_parts_are_the_same_for_every_role(role: str, content: Any, tex
     assert message.content == text
 
 
-def test_system_and_developer_texts_lead_in_order() -> None:
+def test_system_and_developer_texts_stay_where_they_are() -> None:
     messages = read(
         {"role": "system", "content": "one"},
         user("hi"),
@@ -40,9 +40,10 @@ def test_system_and_developer_texts_lead_in_order() -> None:
         user("bye"),
     )
     assert [(message.role, message.content) for message in messages] == [
-        (Role.SYSTEM, "one\n\ntwo"),
+        (Role.SYSTEM, "one"),
         (Role.USER, "hi"),
         (Role.ASSISTANT, "hello"),
+        (Role.SYSTEM, "two"),
         (Role.USER, "bye"),
     ]
 

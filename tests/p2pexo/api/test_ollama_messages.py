@@ -28,11 +28,12 @@ def result(content: str, **more: Any) -> dict[str, Any]:
     return {"role": "tool", "content": content, **more}
 
 
-def test_system_texts_lead_in_order() -> None:
+def test_system_texts_stay_where_they_are() -> None:
     messages = read({"role": "system", "content": "A"}, HI, {"role": "developer", "content": "B"}, HI)
     assert [(message.role, message.content) for message in messages] == [
-        (Role.SYSTEM, "A\n\nB"),
+        (Role.SYSTEM, "A"),
         (Role.USER, "hi"),
+        (Role.SYSTEM, "B"),
         (Role.USER, "hi"),
     ]
 

@@ -122,10 +122,10 @@ class TestItems:
     def test_an_empty_list_of_parts_is_empty_text(self) -> None:
         assert say({"role": "user", "content": []}) == (Message(USER, ""),)
 
-    def test_instructions_and_developer_items_make_one_leading_system_message(self) -> None:
+    def test_instructions_lead_and_developer_items_stay_where_they_are(self) -> None:
         developer = {"role": "developer", "content": "be brief"}
         asked = call(instructions="be kind", input=[{"role": "user", "content": "U"}, developer])
-        assert asked.request.messages == (Message(SYSTEM, "be kind\n\nbe brief"), Message(USER, "U"))
+        assert asked.request.messages == (Message(SYSTEM, "be kind"), *asked.conversation)
         assert asked.conversation == (Message(USER, "U"), Message(SYSTEM, "be brief"))
 
     def test_the_items_of_one_turn_become_one_message(self) -> None:
