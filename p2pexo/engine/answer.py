@@ -1,9 +1,14 @@
 """The state of one answer on stage 0: tokens in, events out. Pure."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
+from attrs import evolve
+
 from p2pexo.engine.detokenizer import Detokenizer
+from p2pexo.engine.parsers.emitter import Parsed
+from p2pexo.engine.parsers.parser import OutputParser
 from p2pexo.engine.stops import StopMatcher
 from p2pexo.generation.errors import ContextLengthError
 from p2pexo.generation.events import Delta, Finished, FinishReason, TokenLogprobs, Usage
@@ -17,7 +22,12 @@ class AnswerText(Protocol):
     def context_length(self) -> int: ...
     @property
     def end_tokens(self) -> frozenset[int]: ...
-    def decode(self, tokens: Sequence[int]) -> str: ...
+
+    def decode(self, tokens: Sequence[int], keep: frozenset[str]) -> str:
+        """Text without control tokens, but for those to keep."""
+        ...
+
+    def parser(self, request: Request, prompt_tokens: Sequence[int]) -> OutputParser: ...
 
 
 class Answer:
@@ -36,7 +46,9 @@ class Answer:
         self.finished: Finished | None = None
         self._limit = room if request.max_tokens is None else min(room, request.max_tokens)
         self._end_tokens = text_model.end_tokens
-        self._detokenizer = Detokenizer(text_model.decode)
+        self._parser = text_model.parser(request, prompt_tokens)
+        self._detokenizer = Detokenizer(partial(text_model.decode, keep=self._parser.controls))
+        self._reasoning_tokens = 0
         self._stops = StopMatcher(request.stop)
         for token in request.replayed_tokens:
             if self.finished is None:
@@ -51,32 +63,50 @@ class Answer:
             raise ValueError(f"request {self.request.id} is finished; it takes no further token")
         index = len(self.tokens)
         self.tokens.append(token)
-        text = self._advance(token)
-        delta = Delta(index, (token,), text, logprobs=(logprobs,) if logprobs else ())
+        parsed = self._advance(token)
+        delta = Delta(
+            index, (token,), parsed.text, parsed.reasoning, parsed.tool_calls, (logprobs,) if logprobs else ()
+        )
         return [delta] if self.finished is None else [delta, self.finished]
 
-    def _advance(self, token: int) -> str:
+    def _advance(self, token: int) -> Parsed:
         if token in self._end_tokens:
+            self._reasoning_tokens += self._parser.thinking
             return self._end(FinishReason.STOP)
-        check = self._stops.push(self._detokenizer.push(token))
-        if check.matched is not None:
-            self._finish(FinishReason.STOP, check.matched)
-            return check.text
-        if len(self.tokens) >= self._limit:
-            return check.text + self._end(FinishReason.LENGTH)
-        return check.text
+        thinking = self._parser.thinking
+        parsed = self._parser.feed(self._detokenizer.push(token))
+        self._reasoning_tokens += thinking or self._parser.thinking
+        checked = self._checked(parsed)
+        if self.finished is None and len(self.tokens) >= self._limit:
+            return checked + self._end(FinishReason.LENGTH)
+        return checked
 
-    def _end(self, reason: FinishReason) -> str:
-        """Finish with what was held back, in which a stop string may still turn up."""
-        check = self._stops.push(self._detokenizer.finish())
+    def _checked(self, parsed: Parsed) -> Parsed:
+        """What may be sent: nothing behind a stop string, which is looked for in text alone, or behind the only call."""
+        check = self._stops.push(parsed.text)
+        text = check.text
         if check.matched is not None:
             self._finish(FinishReason.STOP, check.matched)
-            return check.text
-        self._finish(reason)
-        return check.text + self._stops.finish()
+        elif parsed.tool_calls or parsed.reasoning:  # no stop string reaches over them
+            text += self._stops.finish()
+        if self.finished is None and self._parser.calls > 1 and not self.request.tool_choice.parallel:
+            self._finish(FinishReason.TOOL_CALLS)
+            return Parsed(text, parsed.reasoning, tuple(delta for delta in parsed.tool_calls if delta.index == 0))
+        return evolve(parsed, text=text)
+
+    def _end(self, reason: FinishReason) -> Parsed:
+        """Finish with what was held back, in which a stop string may still turn up."""
+        parsed = Parsed()
+        for held in (lambda: self._parser.feed(self._detokenizer.finish()), self._parser.finish):
+            parsed += self._checked(held())
+            if self.finished is not None:
+                return parsed
+        self._finish(FinishReason.TOOL_CALLS if reason is FinishReason.STOP and self._parser.calls else reason)
+        return parsed + Parsed(self._stops.finish())
 
     def _finish(self, reason: FinishReason, stop_text: str | None = None) -> None:
-        self.finished = Finished(reason, Usage(len(self.prompt_tokens), len(self.tokens)), stop_text)
+        usage = Usage(len(self.prompt_tokens), len(self.tokens), reasoning_tokens=self._reasoning_tokens)
+        self.finished = Finished(reason, usage, stop_text)
 
 
 def check_context(prompt_tokens: int, context_length: int) -> None:

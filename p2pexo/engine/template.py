@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
 import jinja2
@@ -33,14 +34,24 @@ class ChatTemplate:
     """``source`` may be None: a base model without one. All errors come out at ``render``, so that the model still loads."""
 
     def __init__(self, source: str | None, *, bos_token: str = "", eos_token: str = "") -> None:
-        self._source = source
+        self.source = source
+        self.bos_token = bos_token
         self._marks = {"bos_token": bos_token, "eos_token": eos_token}
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The prompt, up to where the assistant's answer begins. Raises InvalidRequestError."""
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ) -> str:
+        """The prompt, up to where the assistant's answer begins. ``options``: further names for the template to see.
+
+        Raises InvalidRequestError.
+        """
         template = self._template
+        names = {"add_generation_prompt": True, "tools": list(tools) or None, **self._marks, **options}
         try:
-            return template.render(messages=messages, add_generation_prompt=True, **self._marks)
+            return template.render(messages=messages, **names)
         except jinja2.TemplateError as error:
             raise InvalidRequestError(f"this model's chat template refuses the messages: {error}") from error
         except Exception as error:  # a template is a program that somebody else wrote
@@ -48,12 +59,12 @@ class ChatTemplate:
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        if self._source is None:
+        if self.source is None:
             raise InvalidRequestError(
                 "this model has no chat template, so it can't be talked to; it may be a base model"
             )
         try:
-            return _environment().from_string(self._source)
+            return _environment().from_string(self.source)
         except jinja2.TemplateSyntaxError as error:
             message = f"this model's chat template has a syntax error in line {error.lineno}: {error.message}"
             raise InvalidRequestError(message) from error

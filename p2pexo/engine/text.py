@@ -5,21 +5,27 @@
 Stands on ``tokenizers`` and Jinja alone; transformers would cost 2 s and 150 MB for what is used here.
 """
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from llguidance import LLTokenizer
 from tokenizers import Tokenizer
 
 from p2pexo.engine.control_tokens import ControlTokens
+from p2pexo.engine.conversation import conversation
+from p2pexo.engine.grammar import GrammarSpec
+from p2pexo.engine.parsers.chat_format import ChatFormat
+from p2pexo.engine.parsers.parser import OutputParser
 from p2pexo.engine.template import ChatTemplate, read_template
 from p2pexo.engine.tokenizer_files import mark, read_end_tokens, read_settings, read_tokenizer
 from p2pexo.generation.errors import ContextLengthError
-from p2pexo.generation.request import Message, Role, ToolCall
+from p2pexo.generation.request import Request
 from p2pexo.models.directory import context_length, read_json
+
+_PROMPT_END = 16
+"""Tokens that hold the mark of a thought, if the prompt ends with one, and the blanks behind it."""
 
 
 class TextModel:
@@ -29,6 +35,10 @@ class TextModel:
         self._tokenizer = tokenizer
         self._template = template
         self._controls = ControlTokens(tokenizer)
+        added = tokenizer.get_added_tokens_decoder()
+        self._format = ChatFormat.of(template.source, {token.content: token.special for token in added.values()})
+        self._ids = {token.content: id for id, token in added.items() if token.special}
+        self._control_ids = frozenset(self._ids.values())
         self.end_tokens = end_tokens
         """Any of these ends an answer: whatever the tokenizer, the config or the generation config calls an end."""
         self.context_length = context_length
@@ -48,20 +58,34 @@ class TextModel:
             context_length=context_length(config),
         )
 
-    def prompt_tokens(self, messages: Sequence[Message]) -> list[int]:
-        """The tokens of the messages in the model's own chat format, up to where the answer begins.
+    def prompt_tokens(self, request: Request) -> list[int]:
+        """The tokens of the messages and tools in the model's own chat format, up to where the answer begins.
 
-        System messages, wherever they stand, are joined in order into one leading block. Control tokens that are typed
-        inside a message are plain text. Raises InvalidRequestError if the template is missing, broken, or refuses, and
-        ContextLengthError for messages that are longer by far than the context: to count their tokens would take seconds.
+        Control tokens that are typed inside a message or a tool are plain text; in a raw prompt, which has no chat
+        format, they are what they are. Raises InvalidRequestError if the template is missing, broken, or refuses, and
+        ContextLengthError for texts that are longer by far than the context: to count their tokens would take seconds.
         """
-        self._check_characters(messages)
-        guarded, guard = self._controls.guard([_as_template_sees_it(message) for message in _merged(messages)])
-        return self._controls.encode(self._template.render(guarded), guard)
+        self._check_characters(request)
+        if request.raw_prompt is not None:
+            return self._raw_tokens(str(request.raw_prompt))
+        talk = conversation(request, self._format.family)
+        guarded, guard = self._controls.guard([*talk.messages, *talk.tools])
+        messages, tools = guarded[: len(talk.messages)], guarded[len(talk.messages) :]
+        return self._controls.encode(self._template.render(messages, tools, talk.options), guard)
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Text without control tokens; bytes that are no character come out as U+FFFD."""
-        return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
+    def parser(self, request: Request, prompt_tokens: Sequence[int]) -> OutputParser:
+        """What reads the answer to this prompt."""
+        end = self._tokenizer.decode(list(prompt_tokens[-_PROMPT_END:]), skip_special_tokens=False)
+        return self._format.parser(request, end)
+
+    def grammar(self, request: Request) -> GrammarSpec | None:
+        """What binds the answer, if anything does. Raises InvalidRequestError."""
+        return self._format.grammar(request, self._ids)
+
+    def decode(self, tokens: Sequence[int], keep: frozenset[str] = frozenset()) -> str:
+        """Text without control tokens but those to ``keep``; bytes that are no character come out as U+FFFD."""
+        dropped = self._control_ids - {self._ids[token] for token in keep if token in self._ids}
+        return self._tokenizer.decode([token for token in tokens if token not in dropped], skip_special_tokens=False)
 
     def token_bytes(self, token: int) -> bytes:
         """What one token stands for: UTF-8, or a part of a character's. A control token is its own name."""
@@ -72,8 +96,12 @@ class TextModel:
         """Made only when it is needed: it takes 0.3 s and 35 MB for 50,000 tokens."""
         return LLTokenizer(self._tokenizer.to_str(), eos_token=sorted(self.end_tokens) or 0, slices=[])
 
-    def _check_characters(self, messages: Sequence[Message]) -> None:
-        characters = sum(map(_characters, messages))
+    def _raw_tokens(self, text: str) -> list[int]:
+        begins_already = bool(self._template.bos_token) and text.startswith(self._template.bos_token)
+        return list(self._tokenizer.encode(text, add_special_tokens=not begins_already).ids)
+
+    def _check_characters(self, request: Request) -> None:
+        characters = _characters(request)
         if characters <= self.context_length:
             return  # most of all, so that the vocabulary need not be looked through
         least = characters // self._longest_token
@@ -90,30 +118,8 @@ class TextModel:
         return max(map(len, self._tokenizer.get_vocab()))
 
 
-def _characters(message: Message) -> int:
-    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
-
-
-def _merged(messages: Sequence[Message]) -> list[Message]:
-    system = [message.content for message in messages if message.role is Role.SYSTEM]
-    others = [message for message in messages if message.role is not Role.SYSTEM]
-    leading = [Message(Role.SYSTEM, "\n\n".join(filter(None, system)))] if any(system) else []
-    return leading + others
-
-
-def _as_template_sees_it(message: Message) -> dict[str, Any]:
-    seen: dict[str, Any] = {"role": str(message.role), "content": str(message.content)}
-    if message.tool_calls:
-        seen["tool_calls"] = [_call(call) for call in message.tool_calls]
-    if message.tool_call_id is not None:
-        seen["tool_call_id"] = message.tool_call_id
-    return seen
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    """Templates expect the arguments as an object; text that is no JSON is passed on as it is."""
-    try:
-        arguments = json.loads(call.arguments)
-    except ValueError:
-        arguments = str(call.arguments)
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+def _characters(request: Request) -> int:
+    said = sum(len(message.content) + len(message.reasoning or "") for message in request.messages)
+    called = sum(len(call.arguments) for message in request.messages for call in message.tool_calls)
+    tools = sum(len(tool.description) + len(tool.parameters) for tool in request.tools)
+    return said + called + tools + len(request.raw_prompt or "")

@@ -8,7 +8,7 @@ from attrs import define, evolve, field
 
 from p2pexo.engine.answer import Answer
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Sampled, SequenceFailure
-from p2pexo.engine.grammar import GrammarKind, GrammarSpec, grammar_for
+from p2pexo.engine.grammar import GrammarKind, GrammarSpec
 from p2pexo.engine.logprobs import token_logprobs
 from p2pexo.engine.masks import check_grammar
 from p2pexo.engine.scheduler import Advance, Scheduler
@@ -90,7 +90,7 @@ class Conductor:
         self._scheduler.clear()
 
     def _enqueue(self, number: int, request: Request) -> None:
-        prompt = tuple(self._text.prompt_tokens(request.messages))
+        prompt = tuple(self._text.prompt_tokens(request))
         if not prompt:
             raise InvalidRequestError("the messages make an empty prompt; send at least one with text")
         if request.max_tokens == 0:
@@ -102,13 +102,20 @@ class Conductor:
             self._emit(number, Started(len(prompt)))
             self._emit(number, answer.finished)
             return
-        drawing = Drawing(request.sampling, request.choice, _grammar(request), request.top_logprobs)
+        drawing = Drawing(request.sampling, request.choice, self._grammar(request), request.top_logprobs)
         replayed = request.replayed_tokens
         ahead = self._scheduler.ahead
         sequence = self._scheduler.add(prompt + replayed, drawing, first_index=len(replayed))
         self._calls[sequence] = _Call(number, request, answer, sequence, len(prompt))
         if ahead:
             self._emit(number, Waiting(f"requests that come first: {ahead}"))
+
+    def _grammar(self, request: Request) -> GrammarSpec | None:
+        """Raises InvalidRequestError for one that can't be enforced."""
+        grammar = self._text.grammar(request)
+        if grammar is not None:
+            check_grammar(grammar, "tools" if grammar.kind is GrammarKind.LARK else "response_format")
+        return grammar
 
     def _supersede(self, request: Request) -> None:
         """A higher attempt ends a lower one of the same request; a lower or equal one comes too late."""
@@ -150,14 +157,6 @@ class Conductor:
     def _forget(self, call: _Call) -> None:
         del self._calls[call.sequence]
         self._scheduler.remove(call.sequence)
-
-
-def _grammar(request: Request) -> GrammarSpec | None:
-    """Raises InvalidRequestError for one that can't be enforced."""
-    grammar = grammar_for(request)
-    if grammar is not None:
-        check_grammar(grammar, "tools" if grammar.kind is GrammarKind.LARK else "response_format")
-    return grammar
 
 
 def _engine_error(what: str, error: Exception) -> EngineError:

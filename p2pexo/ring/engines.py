@@ -9,7 +9,8 @@ from attrs import frozen
 
 from p2pexo.engine.answer import AnswerText
 from p2pexo.engine.batch import Batch, BatchResult
-from p2pexo.generation.request import Message
+from p2pexo.engine.grammar import GrammarSpec
+from p2pexo.generation.request import Request
 
 MLX_ENGINE = "p2pexo.ring.mlx_kit:kit"
 SCRIPTED_ENGINE = "p2pexo.ring.scripted:kit"
@@ -51,7 +52,11 @@ class TextModel(AnswerText, Protocol):
         """What one token stands for; it may be a part of a character."""
         ...
 
-    def prompt_tokens(self, messages: tuple[Message, ...]) -> list[int]: ...
+    def prompt_tokens(self, request: Request) -> list[int]: ...
+
+    def grammar(self, request: Request) -> GrammarSpec | None:
+        """What binds the answer, if anything does."""
+        ...
 
 
 @frozen

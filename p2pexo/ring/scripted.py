@@ -16,12 +16,18 @@ import numpy as np
 from attrs import define, field, frozen
 
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
+from p2pexo.engine.grammar import GrammarSpec
+from p2pexo.engine.parsers.chat_format import ChatFormat
+from p2pexo.engine.parsers.families import GENERIC, THINKS
+from p2pexo.engine.parsers.parser import OutputParser
 from p2pexo.generation.codec import decode, encode
-from p2pexo.generation.request import Message
+from p2pexo.generation.request import Request
 from p2pexo.ring.engines import EngineKit
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz "
 _MULTIPLIER = 6_364_136_223_846_793_005
+_FORMAT = ChatFormat(GENERIC, THINKS[0], frozenset())
+"""Lines may hold thoughts, and calls in the Hermes form."""
 END_TOKEN = 0
 """Ends a line, and is in no text."""
 
@@ -60,7 +66,7 @@ class Script:
     def write(self, directory: Path) -> None:
         """Make a folder that can be placed like a model, on nodes that run the scripted engine."""
         config = {
-            "model_type": "scripted",
+            "model_type": "llama",  # any that can be placed
             "num_hidden_layers": self.layers,
             "hidden_size": self.hidden_size,
             "num_attention_heads": 1,
@@ -194,10 +200,19 @@ class ScriptedText:
     def end_tokens(self) -> frozenset[int]:
         return frozenset({END_TOKEN})
 
-    def prompt_tokens(self, messages: Sequence[Message]) -> list[int]:
-        return [token for message in messages for token in tokens_of(message.content)]
+    def prompt_tokens(self, request: Request) -> list[int]:
+        texts = (
+            [message.content for message in request.messages] if request.raw_prompt is None else [request.raw_prompt]
+        )
+        return [token for text in texts for token in tokens_of(text)]
 
-    def decode(self, tokens: Sequence[int]) -> str:
+    def parser(self, request: Request, prompt_tokens: Sequence[int]) -> OutputParser:
+        return _FORMAT.parser(request)
+
+    def grammar(self, request: Request) -> GrammarSpec | None:
+        return _FORMAT.grammar(request, {})
+
+    def decode(self, tokens: Sequence[int], keep: frozenset[str] = frozenset()) -> str:
         return bytes(token for token in tokens if token != END_TOKEN).decode(errors="replace")
 
     def token_bytes(self, token: int) -> bytes:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Self
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from p2pexo.engine.grammar import CallForm
+from p2pexo.engine.grammar import CallForm, GrammarSpec, grammar_for
 from p2pexo.engine.parsers.families import Family, find_family, find_think
 from p2pexo.engine.parsers.harmony import HARMONY_MARKS, Harmony
 from p2pexo.engine.parsers.parser import Grammar, GrammarParser, OutputParser, PlainParser
@@ -14,7 +14,7 @@ from p2pexo.engine.parsers.sections import MarkedText, Think
 from p2pexo.generation.errors import UnsupportedParameterError
 from p2pexo.generation.request import FormatKind, Request, ToolMode
 
-_FORCED = (ToolMode.REQUIRED, ToolMode.NAMED)
+FORCED_MODES = (ToolMode.REQUIRED, ToolMode.NAMED)
 
 
 @frozen
@@ -35,6 +35,20 @@ class ChatFormat:
         grammar = self._grammar(request, prompt_end)
         return GrammarParser(grammar, f"{request.id}:{request.choice}") if grammar else PlainParser()
 
+    def grammar(self, request: Request, token_ids: Mapping[str, int]) -> GrammarSpec | None:
+        """The grammar that binds the answer, if any does. ``token_ids`` of the control tokens.
+
+        Where a format is asked for and calls can't be bound, the answer has the format and no calls. Raises
+        UnsupportedParameterError if a call can't be forced, and InvalidRequestError.
+        """
+        controls = {token: id for token, id in token_ids.items() if token in self.family.marks}
+        form = self.family.call_form
+        if request.tool_choice.mode in FORCED_MODES:
+            form = forced_call_form(self.family)
+        if form is None:
+            return grammar_for(evolve(request, tools=()))
+        return grammar_for(request, form, controls)
+
     def _grammar(self, request: Request, prompt_end: str) -> Grammar | None:
         if request.raw_prompt is not None:
             return None
@@ -51,15 +65,15 @@ class ChatFormat:
         return Grammar(MarkedText(section, schemas, think, starts_thinking, controls).read, controls) if marks else None
 
 
-def forced_call_form(chat_format: ChatFormat) -> CallForm:
-    """How a grammar writes a call in the format. Raises UnsupportedParameterError if its arguments are not JSON."""
-    if chat_format.family.call_form is None:
+def forced_call_form(family: Family) -> CallForm:
+    """How a grammar writes a call of the family. Raises UnsupportedParameterError if its arguments are not JSON."""
+    if family.call_form is None:
         raise UnsupportedParameterError(
-            f"this model ({chat_format.family.name}) doesn't write the arguments of calls as JSON, so a call can't be "
+            f"this model ({family.name}) doesn't write the arguments of calls as JSON, so a call can't be "
             'forced; use tool_choice "auto"',
             param="tool_choice",
         )
-    return chat_format.family.call_form
+    return family.call_form
 
 
 def reads_calls(request: Request) -> bool:
@@ -68,4 +82,4 @@ def reads_calls(request: Request) -> bool:
 
 def is_bound(request: Request) -> bool:
     """Whether a grammar binds the answer from its first token, so that there is no room for thoughts."""
-    return request.tool_choice.mode in _FORCED or request.output_format.kind is not FormatKind.TEXT
+    return request.tool_choice.mode in FORCED_MODES or request.output_format.kind is not FormatKind.TEXT

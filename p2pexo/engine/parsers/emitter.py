@@ -14,7 +14,9 @@ class Parsed:
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[ToolCallDelta, ...] = ()
-    """At most one for each call."""
+
+    def __add__(self, later: "Parsed") -> "Parsed":
+        return Parsed(self.text + later.text, self.reasoning + later.reasoning, self.tool_calls + later.tool_calls)
 
 
 class Emitter:

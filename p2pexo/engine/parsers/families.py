@@ -42,6 +42,10 @@ class Family:
     knows_tools: bool = True
     """Whether the templates describe tools and show calls and results."""
 
+    @property
+    def is_harmony(self) -> bool:
+        return self.section is None
+
 
 def find_family(template: str | None, tokens: Collection[str]) -> Family:
     """``GENERIC`` if the template shows none of the formats that are known here."""

@@ -4,6 +4,8 @@ import pytest
 from attrs import evolve, frozen
 
 from p2pexo.engine.answer import Answer
+from p2pexo.engine.parsers.chat_format import ChatFormat
+from p2pexo.engine.parsers.parser import OutputParser
 from p2pexo.generation.errors import ContextLengthError
 from p2pexo.generation.events import Delta, Finished, FinishReason, Usage
 from p2pexo.generation.request import Message, Request, Role
@@ -18,8 +20,11 @@ class Bytes:
     context_length: int = 100
     end_tokens: frozenset[int] = frozenset({END, 1})
 
-    def decode(self, tokens: Sequence[int]) -> str:
+    def decode(self, tokens: Sequence[int], keep: frozenset[str] = frozenset()) -> str:
         return bytes(token for token in tokens if token not in self.end_tokens).decode(errors="replace")
+
+    def parser(self, request: Request, prompt_tokens: Sequence[int]) -> OutputParser:
+        return ChatFormat.of("<tool_call><think></think>", {}).parser(request)
 
 
 def answer(model: Bytes = Bytes(), prompt: int = 3, **changes) -> Answer:
