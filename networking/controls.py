@@ -122,8 +122,15 @@ class Controls:
         control.scope.cancel()
         control.scope = trio.CancelScope()
         connection = control.connection
-        now = trio.current_time()
-        self._perform(self._peer.connected(now, control.number, connection.peer, outbound=connection.outbound))
+        self._perform(
+            self._peer.connected(
+                trio.current_time(),
+                control.number,
+                connection.peer,
+                outbound=connection.outbound,
+                address=connection.remote_address,
+            )
+        )
         try:
             with control.scope:
                 async with trio.open_nursery() as nursery:

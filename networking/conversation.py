@@ -6,7 +6,7 @@ from networking.documents import Documents
 from networking.links import Link, Links
 from networking.membership import AskOthers, CloseStale, Died, Membership, Verdict
 from networking.notices import Warnings
-from networking.transport import PeerId
+from networking.transport import Address, PeerId
 from networking.view import Beliefs
 from networking.wire import (
     MAX_COUNTER,
@@ -47,19 +47,20 @@ class Conversation:
         self._me = me
         self._documents = documents
         self._membership = membership
-        self._beliefs = Beliefs(me, documents, membership)
+        self._beliefs = Beliefs(me, documents, membership, links)
         self._links = links
         self._outbox = outbox
         self._warnings = warnings
         self._gossip_takes_s = gossip_takes_s
         self._dropped: dict[PeerId, int] = {}
 
-    def begin(self, now: float, connection: int, peer: PeerId, *, outbound: bool) -> None:
-        self._links.open(now, connection, peer, outbound=outbound)
+    def begin(self, now: float, connection: int, peer: PeerId, *, outbound: bool, address: Address | None) -> None:
+        self._links.open(now, connection, peer, outbound=outbound, address=address)
         self._outbox.send(connection, Hello(PROTOCOL_VERSION, self._documents.life))
 
     def end(self, now: float, connection: int) -> None:
-        self._links.close(connection)
+        link = self._links.close(connection)
+        self._outbox.changed |= link is not None and link.joined
         self.carry_out(self._membership.closed(now, connection))
         self._settle_contests(now)
 

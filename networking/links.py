@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from attrs import define, frozen
 
-from networking.transport import PeerId
+from networking.transport import Address, PeerId
 from networking.wire import Digest, DocumentVersion, Hello
 
 
@@ -31,6 +31,8 @@ class Link:
     outbound: bool
     opened_at: float
     heard_at: float
+    address: Address | None = None
+    """Of the other end, as its connection knows it."""
     hello: Hello | None = None
     contested_since: float | None = None
     """Set while another process of the same peer id holds a connection."""
@@ -64,8 +66,10 @@ class Links:
     def __iter__(self) -> Iterator[Link]:
         return iter(list(self._links.values()))
 
-    def open(self, now: float, connection: int, peer: PeerId, *, outbound: bool) -> Link:
-        link = self._links[connection] = Link(connection, peer, outbound, now, now)
+    def open(
+        self, now: float, connection: int, peer: PeerId, *, outbound: bool, address: Address | None = None
+    ) -> Link:
+        link = self._links[connection] = Link(connection, peer, outbound, now, now, address)
         return link
 
     def close(self, connection: int) -> Link | None:
@@ -85,6 +89,14 @@ class Links:
     @property
     def joined(self) -> list[Link]:
         return [link for link in self._links.values() if link.joined and not link.closing]
+
+    def proven(self, peer: PeerId) -> tuple[Address, ...]:
+        """Where the peer was dialled with success, and is still connected; the newest first.
+
+        The far address of a connection that it opened has a port that leads nowhere, and maybe a host that doesn't, either.
+        """
+        dialled = (link.address for link in reversed(self.joined) if link.peer == peer and link.outbound)
+        return tuple(dict.fromkeys(address for address in dialled if address))
 
     def greet(self, now: float, link: Link, hello: Hello) -> None:
         """Note a hello; the link is contested if another process holds the peer id."""

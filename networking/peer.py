@@ -63,9 +63,9 @@ class Peer:
         life = Life(self._saved.incarnation, process)
         self._documents = Documents(me, life, sign, verify, settings.documents)
         self._membership = Membership(settings.membership)
-        self._beliefs = Beliefs(me, self._documents, self._membership)
         self._election = Election(me, settings.election, saved.term)
         self._links = Links(me, settings.links)
+        self._beliefs = Beliefs(me, self._documents, self._membership, self._links)
         self._outbox = Outbox()
         self._warnings = Warnings(settings.warning_lasts_s)
         self._conversation = Conversation(
@@ -101,9 +101,11 @@ class Peer:
         self._tell_of_me(evolve(self._member, addresses=tuple(addresses)))
         return self._done(now)
 
-    def connected(self, now: float, connection: int, peer: PeerId, *, outbound: bool) -> list[Action]:
-        """A connection and its control stream are open; ``connection`` is the driver's number for it."""
-        self._conversation.begin(now, connection, peer, outbound=outbound)
+    def connected(
+        self, now: float, connection: int, peer: PeerId, *, outbound: bool, address: Address | None = None
+    ) -> list[Action]:
+        """A connection and its control stream are open; ``connection`` is the driver's number for it, ``address`` its far end."""
+        self._conversation.begin(now, connection, peer, outbound=outbound, address=address)
         return self._done(now)
 
     def disconnected(self, now: float, connection: int) -> list[Action]:

@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 import trio
 import trio.testing
+from attrs import evolve
 from trio._core import _run as trio_run  # pyright: ignore[reportPrivateUsage]
 
 from networking.overlay import MemoryState, Overlay, OverlaySettings
 from networking.simulated_network import NetworkConditions, SimulatedNetwork
 from networking.simulated_transport import SimulatedTransport
 from networking.transport import Address, PeerId, Sign
-from networking.view import View
+from networking.view import Member, View
 
 T = TypeVar("T")
 
@@ -196,7 +197,7 @@ class SimulatedCluster:
         nodes = self.running if nodes is None else nodes
         views = [node.view for node in nodes]
         peers = {node.peer for node in nodes}
-        shared = [(view.leader, view.term, view.payload, view.members, view.facts) for view in views]
+        shared = [(view.leader, view.term, view.payload, _as_all_see_them(view), view.facts) for view in views]
         return (
             {each.peer for each in views[0].members} == peers
             and views[0].leader is not None
@@ -214,6 +215,10 @@ class SimulatedCluster:
             while not condition():  # noqa: ASYNC110 - it may depend on anything, and virtual time costs nothing
                 await trio.sleep(0.05)
         return trio.current_time() - began_at
+
+
+def _as_all_see_them(view: View) -> list[Member]:
+    return [evolve(member, proven=()) for member in view.members]
 
 
 @asynccontextmanager

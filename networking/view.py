@@ -7,6 +7,7 @@ from attrs import frozen
 
 from networking.documents import Documents
 from networking.election import UNSEATED, Candidate, find_leader
+from networking.links import Links
 from networking.membership import Membership, MemberState
 from networking.transport import Address, PeerId
 from networking.wire import Claim, MalformedMessageError, MemberFact, decode_claim, decode_member
@@ -26,6 +27,9 @@ class Member:
     seniority: int
     """The lower, the longer it has been here; ``election.UNSEATED`` until it has joined."""
     addresses: tuple[Address, ...]
+    """Where it says it can be dialled."""
+    proven: tuple[Address, ...] = ()
+    """Where this node has dialled it and is connected, the newest first; empty if only the peer dialled."""
 
 
 @frozen
@@ -48,12 +52,13 @@ class View:
 
 
 class Beliefs:
-    """Reads documents and membership in the overlay's own terms."""
+    """Reads documents, membership and connections in the overlay's own terms."""
 
-    def __init__(self, me: PeerId, documents: Documents, membership: Membership) -> None:
+    def __init__(self, me: PeerId, documents: Documents, membership: Membership, links: Links) -> None:
         self._me = me
         self._documents = documents
         self._membership = membership
+        self._links = links
 
     @property
     def members(self) -> list[PeerId]:
@@ -117,7 +122,8 @@ class Beliefs:
     def _describe(self, candidate: Candidate) -> Member:
         fact = self.member_fact(candidate.peer) or MemberFact()
         state = self._membership.states.get(candidate.peer, MemberState.ALIVE)
-        return Member(candidate.peer, state, candidate.seniority, fact.addresses)
+        proven = self._links.proven(candidate.peer)
+        return Member(candidate.peer, state, candidate.seniority, fact.addresses, proven)
 
     def _public_facts(self, peer: PeerId, pending: Mapping[str, bytes]) -> Mapping[str, bytes]:
         facts = self._documents.values(peer) | (dict(pending) if peer == self._me else {})

@@ -100,7 +100,7 @@ def neighbours(assignment: Assignment, cluster: Cluster, verify: Verify) -> Neig
     if previous is None or following is None:
         return None
     peer = placement.stages[following.rank].peer
-    proven = cluster.members[peer].addresses if peer in cluster.members else ()
+    proven = cluster.members[peer].proven if peer in cluster.members else ()
     return Neighbours(
         epoch=placement.epoch,
         previous_certificate=previous.status.certificate,

@@ -1,7 +1,7 @@
 import pytest
 
 from networking.links import Links, LinkSettings
-from networking.transport import PeerId
+from networking.transport import Address, PeerId
 from networking.wire import Hello, Life
 
 A, B = PeerId("a"), PeerId("b")
@@ -78,3 +78,17 @@ def test_a_connection_without_hello_is_given_up():
     link = subject.open(0.0, 1, B, outbound=False)
     assert subject.without_hello(3.9) == []
     assert subject.without_hello(4.0) == [link]
+
+
+def test_where_we_dialled_with_success_is_proven_while_the_connection_lives():
+    subject = links()
+    for number, outbound in ((1, True), (2, False), (3, True)):
+        address = Address(f"/ip4/10.0.0.{number}/tcp/1")
+        link = subject.open(0.0, number, B, outbound=outbound, address=address)
+        assert address not in subject.proven(B)
+        subject.greet(0.0, link, Hello(1, Life(1, 1)))
+        link.joined = True
+    assert subject.proven(B) == ("/ip4/10.0.0.3/tcp/1", "/ip4/10.0.0.1/tcp/1")
+    assert subject.proven(A) == ()
+    subject.close(3)
+    assert subject.proven(B) == ("/ip4/10.0.0.1/tcp/1",)

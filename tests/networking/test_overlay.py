@@ -225,6 +225,18 @@ def test_members_carry_their_addresses_and_whoever_learns_one_dials():
     simulate(main, seed=1)
 
 
+def test_the_address_that_was_dialled_is_proven_on_that_side_alone():
+    async def story(cluster):
+        one, other = cluster.nodes
+        await cluster.until(lambda: all(len(node.overlay._controls._controls) == 1 for node in cluster.nodes))
+        dialled = {node.peer: node.view.member(far.peer).proven for node, far in ((one, other), (other, one))}
+        assert sorted(dialled.values()) in ([(), (one.address,)], [(), (other.address,)])
+        other.crash()
+        await cluster.until(lambda: not one.view.member(other.peer) or not one.view.member(other.peer).proven)
+
+    run(story)
+
+
 def test_a_pair_ends_with_one_connection():
     async def story(cluster):
         await trio.sleep(5)

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 import trio
+from attrs import evolve
 
 from networking.simulated_network import SimulatedNetwork
 from networking.simulation import NetworkConditions, open_cluster, simulate
@@ -114,7 +115,7 @@ def test_a_pause_of_two_seconds_changes_nothing(seed):
 
         async def watch(node):
             async for view in node.overlay.views():
-                seen.append((view.leader, view.term, view.members))
+                seen.append((view.leader, view.term, tuple(evolve(each, proven=()) for each in view.members)))
 
         await cluster.settled()
         await trio.sleep(5)

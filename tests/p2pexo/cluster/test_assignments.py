@@ -112,6 +112,23 @@ def test_neighbours_are_known_once_both_have_introduced_themselves(scene) -> Non
     assert neighbours(Assignment(placement, 1), introduced(scene, placement, (0,)), accepting) is None
 
 
+def test_where_the_overlay_is_connected_comes_before_what_the_neighbour_says_of_itself(scene) -> None:
+    placement = scene.placement("a", "b")
+    cluster = introduced(scene, placement, (1,))
+    fact = cluster.stages["b", placement.id, 1]
+    endpoints = (Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 1))
+    fact = evolve(fact, status=evolve(fact.status, endpoints=endpoints))
+    member = evolve(
+        cluster.members["b"],
+        addresses=(Address("/ip4/10.0.0.1/tcp/5"), Address("/ip4/10.0.0.2/tcp/5")),
+        proven=(Address("/ip4/10.0.0.2/tcp/5"),),
+    )
+    cluster = evolve(cluster, stages={("b", placement.id, 1): fact}, members={**cluster.members, "b": member})
+    beside = neighbours(Assignment(placement, 0), cluster, accepting)
+    assert beside is not None
+    assert [each.host for each in beside.next_endpoints] == ["10.0.0.2", "10.0.0.1"]
+
+
 def test_two_stages_are_each_others_neighbours_on_both_sides(scene) -> None:
     placement = scene.placement("a", "b")
     beside = neighbours(Assignment(placement, 0), introduced(scene, placement, (1,)), accepting)
