@@ -41,8 +41,8 @@ class CallForm:
     begin: str
     middle: str
     end: str
-    between: str = "\n"
-    """Stands between two calls of one answer."""
+    between: str | None = "\n"
+    """Stands between two calls of one answer. None: for models that say the same again if they are let."""
 
 
 HERMES_CALL = CallForm('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
@@ -65,8 +65,9 @@ def grammar_for(
         )
     if wanted.kind is FormatKind.TEXT:
         return None
+    schema = _schema(wanted)
     if request.tools and choice.mode is ToolMode.AUTO:
-        return calls.grammar(request.tools, several=choice.parallel, otherwise=_schema(wanted))
+        return calls.grammar(request.tools, several=choice.parallel, otherwise=schema)
     if wanted.kind is FormatKind.JSON_OBJECT:
         return GrammarSpec(GrammarKind.JSON_OBJECT)
     return GrammarSpec(GrammarKind.JSON_SCHEMA, wanted.schema)
@@ -80,7 +81,8 @@ class _Calls:
     def grammar(self, tools: Iterable[Tool], *, several: bool, otherwise: dict[str, Any] | None = None) -> GrammarSpec:
         """Lark for calls to these tools, or if there is such a schema, for JSON instead."""
         rules = [self._rule(number, tool) for number, tool in enumerate(tools)]
-        more = f" ({self._marks(self.form.between)} call){{0,{_MOST_CALLS - 1}}}" if several else ""
+        between = self.form.between if several else None
+        more = f" ({self._marks(between)} call){{0,{_MOST_CALLS - 1}}}" if between is not None else ""
         start = f"start: call{more}"
         if otherwise is not None:
             start += f" | other\nother: {_json_rule(otherwise)}"
@@ -131,7 +133,7 @@ def _object(text: str, what: str, param: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError(f"{what} can't be read as JSON: {error}", param=param) from error
     if not isinstance(value, dict):
-        raise InvalidRequestError(f"{what} must be a JSON object, but are {text[:100]}", param=param)
+        raise InvalidRequestError(f"{what} should be a JSON object, but here is {text[:100]}", param=param)
     return cast(dict[str, Any], value)
 
 

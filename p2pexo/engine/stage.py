@@ -18,7 +18,7 @@ from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, Seq
 from p2pexo.engine.blas import active_blas
 from p2pexo.engine.families import Family
 from p2pexo.engine.loading import arrays, load_layers
-from p2pexo.engine.masks import GrammarMask, GrammarMasks
+from p2pexo.engine.masks import GrammarError, GrammarMask, GrammarMasks
 from p2pexo.engine.precision import on_gpu
 from p2pexo.engine.sampling import draw, likeliest, log_probabilities, unpack_mask
 from p2pexo.engine.wire import dtype_name, from_wire, to_wire
@@ -153,10 +153,13 @@ class StageEngine:
             return None
         try:
             return self._draw(entry.sequence, sequence, entry.sample_index, rows)
+        except (SequenceError, GrammarError) as error:
+            reason = str(error)
         except Exception as error:
             log.warning("no token could be drawn", sequence=entry.sequence, exc_info=error)
-            del self._sequences[entry.sequence]
-            return SequenceFailure(entry.sequence, str(error))
+            reason = f"{type(error).__name__}: {error}"
+        del self._sequences[entry.sequence]
+        return SequenceFailure(entry.sequence, reason)
 
     def _draw(self, number: int, sequence: Sequence, index: int, rows: mx.array) -> Sampled:
         drawing = sequence.drawing

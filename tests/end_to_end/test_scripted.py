@@ -1,0 +1,46 @@
+"""A node that runs the scripted engine: what the other tests of clients stand on."""
+
+import httpx
+import pytest
+from end_to_end.cluster import RealCluster, real_cluster
+
+from p2pexo.ring.scripted import Line, Script
+
+MODEL = "local/scripted"
+SCRIPT = Script(
+    context_length=4096,
+    says=(
+        Line("the weather?", '<tool_call>\n{"name": "look", "arguments": {"at": "🌧 é"}}\n</tool_call>'),
+        Line("break", "so far and no", fails_after=6),
+        Line("", "You said something."),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("scripted-node")
+    model = folder / "scripted"
+    model.mkdir()
+    SCRIPT.write(model)
+    arguments = ("--engine", "scripted", "--model-dir", str(model), "--cache", str(folder / "cache"))
+    with real_cluster(folder, 1, arguments) as cluster:
+        cluster.place(MODEL)
+        yield cluster
+
+
+def ask(cluster: RealCluster, content: str, **changes: object) -> httpx.Response:
+    body = {"model": MODEL, "messages": [{"role": "user", "content": content}], **changes}
+    return httpx.post(f"{cluster[0].url}/v1/chat/completions", json=body, timeout=30)
+
+
+def test_an_answer_is_what_the_script_says(node: RealCluster):
+    choice = ask(node, "Hello, Ünal!").json()["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("You said something.", "stop")
+
+
+def test_the_engine_fails_where_the_script_says(node: RealCluster):
+    response = ask(node, "now break")
+    assert response.status_code == 500
+    assert "the script says so, after 6 tokens" in response.json()["error"]["message"]
+    assert ask(node, "Hello").status_code == 200
