@@ -1,9 +1,11 @@
 """Who leads: pure decisions on claims. A claim is ``{term, members, payload}`` in its owner's document.
 
-The leader is the live member with the highest claimed term. A candidate claims only while no live member does, so a joiner never
-starts an election. There is no quorum: both sides of a partition go on. When two claims meet, the one with fewer members behind it
-(then the less senior) is dropped, and the other is made anew with the highest term + 1; until that is done, the one that will be
-dropped already counts for nothing, so that a machine that was alone never leads a working cluster, not even for a moment.
+A candidate claims, with the highest term ever seen + 1, only while no live member does; so there is one claim as a rule, and it
+has the highest term. A joiner never starts an election. There is no quorum: both sides of a partition go on, each with a claim.
+
+While two claims coexist, the one with more members behind it counts, then the more senior one's, and only then the term: a
+machine that was alone may have claimed more often than a working cluster, and must not lead it, not even for a moment. The claim
+that counts is made anew with the highest term + 1, then the other is dropped. So terms only rise, and in the end the highest leads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -71,7 +73,7 @@ class _Remembered:
 
 
 def find_leader(roster: Iterable[Candidate]) -> Candidate | None:
-    """The member whose claim stands, or None."""
+    """The member whose claim counts (see above, where there are two), or None."""
     return max((each for each in roster if each.claim), key=_standing, default=None)
 
 

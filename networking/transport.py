@@ -1,7 +1,7 @@
 """What the overlay needs from below: connections to peers, framed streams on them, and a best-effort broadcast.
 
-Two things implement it: ``libp2p_host.Libp2pTransport`` and ``simulation.SimulatedTransport``. The overlay is written
-against these protocols alone, so the very driver that runs in production is the one the simulation puts under test.
+Two things implement it: ``libp2p_host.Libp2pTransport`` and ``simulated_transport.SimulatedTransport``. The overlay is
+written against these protocols alone, so the very driver that runs in production is the one the simulation puts under test.
 """
 
 from collections.abc import Awaitable, Callable
