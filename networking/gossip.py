@@ -7,7 +7,7 @@ Its budget is small: about 20 messages a second for the whole cluster. Whatever 
 
 import contextlib
 import logging
-import time
+import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
@@ -43,8 +43,9 @@ class Gossip:
         self._deliver = deliver
         self._router = _new_router()
         self._pubsub = Pubsub(host, self._router)
-        # Peers take a lower number than before for a repeat, so it has to grow across restarts, at any rate of sending.
-        self._pubsub.counter = time.time_ns()
+        # Peers take a number that they have seen of us in the last minutes for a repeat. Stock: the wall clock, of which one
+        # second may come twice, after a quick restart or when it is set back.
+        self._pubsub.counter = secrets.randbits(63)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

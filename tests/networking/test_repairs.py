@@ -323,8 +323,7 @@ def test_a_malformed_gossip_message_does_no_harm_but_is_logged(caplog: pytest.Lo
     async def main() -> None:
         async with gossiping() as service:
             broken = message(service, 1, from_id=b"\x12\x20" + bytes(32), key=b"no key", signature=b"none")
-            service.manager.run_task(service.push_msg, service.my_id, broken)
-            await trio.sleep(0.05)
+            await service.push_msg(service.my_id, broken)
             assert service.manager.is_running
 
     trio.run(main)
