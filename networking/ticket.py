@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import json
+import logging
 import re
 import secrets
 from pathlib import Path
@@ -16,11 +17,16 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from networking.identity import public_key_of, read_privately, write_privately
 from networking.transport import Address, PeerId
 
+logger = logging.getLogger(__name__)
+
 PREFIX = "cluster1"
 """What a ticket begins with; the number is the version of its form."""
 
 SECRET_BYTES = 32
 CLUSTER_FILE = "cluster.json"
+
+SHORT_PASSPHRASE = 12
+"""Characters. Raise it and more people are warned; lower it and guessable secrets pass in silence."""
 
 _CHECKSUM_BYTES = 4
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
@@ -58,9 +64,19 @@ class Cluster:
 
     @classmethod
     def from_passphrase(cls, name: str, passphrase: str) -> "Cluster":
-        """A cluster whose secret people type. Takes about 0.1 s on purpose: guessing one passphrase costs that much, too."""
+        """A cluster whose secret people type. Takes about 0.1 s on purpose: guessing one passphrase costs that much, too.
+
+        The fingerprint, which everyone on the network sees, tells whoever guesses when he is right. Warns of a short one.
+        """
         if not passphrase:
             raise TicketError("the secret is empty; give one, or ask for an open cluster")
+        if len(passphrase) < SHORT_PASSPHRASE:
+            logger.warning(
+                "the secret of cluster %s has fewer than %d characters: anybody on the network can try to guess it, "
+                "without asking a member; choose a longer one, or a random one by tickets",
+                name,
+                SHORT_PASSPHRASE,
+            )
         salt = b"cluster passphrase " + name.encode()
         secret = hashlib.scrypt(passphrase.encode(), salt=salt, n=2**15, r=8, p=1, maxmem=2**26, dklen=SECRET_BYTES)
         return cls(name, secret)
@@ -76,7 +92,11 @@ class Cluster:
 
     @property
     def fingerprint(self) -> str:
-        """12 hex digits that may be shown to everyone: the same for peers that can connect, and no help in guessing."""
+        """12 hex digits that are shown to everyone: the same for peers that can connect.
+
+        A random secret can't be found from them. A passphrase can be guessed offline, at the cost of one scrypt a guess: they
+        confirm the right one, and so would one recorded handshake. That is as safe as the passphrase is hard to guess.
+        """
         return self._derive(b"fingerprint")[:6].hex()
 
     def _derive(self, purpose: bytes) -> bytes:

@@ -45,6 +45,15 @@ def test_a_passphrase_makes_the_same_cluster_everywhere() -> None:
     assert Cluster.from_passphrase("desk", "correct horse") != Cluster.from_passphrase("lab", "correct horse")
 
 
+@pytest.mark.parametrize(("passphrase", "is_short"), [("hunter2", True), ("correct horse battery", False)])
+def test_a_passphrase_that_is_easily_guessed_is_warned_of(
+    passphrase: str, is_short: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    Cluster.from_passphrase("desk", passphrase)
+    assert ("can try to guess" in caplog.text) == is_short
+    assert passphrase not in caplog.text
+
+
 def test_an_empty_passphrase_is_refused() -> None:
     with pytest.raises(TicketError, match="open cluster"):
         Cluster.from_passphrase("desk", "")
