@@ -57,8 +57,9 @@ class Identity:
         """The identity of a home; home and key are made when absent. Raises IdentityError, and then changes nothing."""
         _secure_folder(home)
         path = home / KEY_FILE
-        if not path.exists():
-            write_privately(path, _to_pem(Ed25519PrivateKey.generate()))
+        with _alone_in(home):  # of two first starts at a time, the second finds the key of the first
+            if not path.exists():
+                write_privately(path, _to_pem(Ed25519PrivateKey.generate()))
         return cls(home, _read_key(path))
 
     @functools.cached_property
@@ -149,6 +150,17 @@ def _secure_folder(home: Path) -> None:
         raise IdentityError(f"{home} belongs to another user (uid {status.st_uid}); use a home folder of your own")
     if status.st_mode & 0o022:
         raise IdentityError(f"others may write to {home}, so they could swap the key; run: chmod go-w {home}")
+
+
+@contextlib.contextmanager
+def _alone_in(home: Path) -> Generator[None]:
+    """Wait until no other process is at this point with the same home."""
+    descriptor = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _to_pem(key: Ed25519PrivateKey) -> bytes:

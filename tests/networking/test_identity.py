@@ -1,6 +1,9 @@
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
@@ -29,6 +32,22 @@ def test_a_home_is_made_for_its_owner_alone(tmp_path: Path) -> None:
 
 def test_an_ordinary_restart_keeps_the_peer_id(tmp_path: Path) -> None:
     assert Identity.load(tmp_path).peer_id == Identity.load(tmp_path).peer_id
+
+
+def test_of_two_first_starts_at_a_time_both_have_the_key_of_the_file(tmp_path: Path) -> None:
+    both_write = threading.Barrier(2)
+
+    def write_when_both_are_about_to(path: Path, data: bytes) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both_write.wait(0.3)
+        write_privately(path, data)
+
+    with (
+        mock.patch("networking.identity.write_privately", write_when_both_are_about_to),
+        ThreadPoolExecutor(2) as threads,
+    ):
+        found = {each.peer_id for each in threads.map(Identity.load, [tmp_path, tmp_path])}
+    assert found == {Identity.load(tmp_path).peer_id}
 
 
 def test_two_homes_are_two_peers(tmp_path: Path) -> None:
