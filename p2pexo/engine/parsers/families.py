@@ -1,9 +1,10 @@
 """The families of models, and which of them speaks, read off a chat template and the added tokens of a tokenizer."""
 
 import hashlib
+import re
 from collections.abc import Callable, Collection
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from p2pexo.engine.grammar import HERMES_CALL, CallForm
 from p2pexo.engine.parsers import formats
@@ -48,10 +49,10 @@ class Family:
 
 
 def find_family(template: str | None, tokens: Collection[str]) -> Family:
-    """``GENERIC`` if the template shows none of the formats that are known here."""
+    """``GENERIC`` if the template shows none of the formats that are known here, or has no place for tools."""
     if template is None and "｜DSML｜" in tokens:
         return DSML
-    shown = template or ""
+    shown = template if template is not None and re.search(r"\btools\b", template) else ""
     return next((family for family in FAMILIES if all(sign in shown for sign in family.signs)), GENERIC)
 
 
@@ -98,8 +99,11 @@ _OLD_MISTRAL_CALL = CallForm('[TOOL_CALLS] [{"name": "', '", "arguments": ', "}]
 _MISTRAL_MARKS = ("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]")
 _LLAMA_CALL = CallForm('{"name": "', '", "parameters": ', "}", between="; ")
 
-GENERIC = Family("generic", (), _always(formats.HERMES), _TOOL_CALL, HERMES_CALL, knows_tools=False)
-"""Any model whose template knows no tools, or writes calls in a way that is not known here: it is told the Hermes form."""
+GENERIC = Family(
+    "generic", (), _always(formats.HERMES), _TOOL_CALL, evolve(HERMES_CALL, between=None), knows_tools=False
+)
+"""Any model whose template knows no tools, or writes calls in a way that is not known here: it is told the Hermes form.
+Of forced calls it makes one alone: behind one that it never learnt to make, it would make the same again."""
 
 DSML = Family("deepseek-dsml", ("｜DSML｜",), _always(formats.DSML), _DSML_MARKS)
 
@@ -128,6 +132,6 @@ FAMILIES = (
         _nine_letters,
     ),
     Family("mistral", ("[TOOL_CALLS]",), _always(formats.MISTRAL), _MISTRAL_MARKS, _OLD_MISTRAL_CALL, _nine_letters),
-    Family("llama", ("<|start_header_id|>", "tools"), formats.llama, ("<|python_tag|>",), _LLAMA_CALL),
-    Family("llama", ("<|header_start|>", "tools"), formats.llama, ("<|python_tag|>",), _LLAMA_CALL),
+    Family("llama", ("<|start_header_id|>",), formats.llama, ("<|python_tag|>",), _LLAMA_CALL),
+    Family("llama", ("<|header_start|>",), formats.llama, ("<|python_tag|>",), _LLAMA_CALL),
 )
