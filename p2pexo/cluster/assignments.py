@@ -116,8 +116,7 @@ def may_join(status: StageStatus, epoch: Epoch) -> bool:
 
 
 def proven_first(endpoints: Sequence[Endpoint], proven: Sequence[Address]) -> tuple[Endpoint, ...]:
-    """Hosts of the addresses at which the overlay dials the peer come first, in that order; then the others as their owner
-    told them."""
+    """Hosts at which the overlay has dialled the peer with success come first; otherwise the owner's order is kept."""
     hosts = [address.split("/")[2] for address in proven if address.count("/") >= 2]
     return tuple(sorted(endpoints, key=lambda each: hosts.index(each.host) if each.host in hosts else len(hosts)))
 

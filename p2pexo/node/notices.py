@@ -14,8 +14,8 @@ MAX_STRANGERS = 8
 
 
 STRANGER_KEPT_S = 300.0
-"""How long another cluster is spoken of after it was last seen. Lower it to less than two looks round the network, and those
-that are there are forgotten."""
+"""How long another cluster is spoken of after it was last seen. Raise it and those that are gone are spoken of for longer; lower
+it to less than two repeats of the discovery, and those that are there are forgotten."""
 
 
 @frozen

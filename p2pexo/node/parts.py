@@ -131,7 +131,9 @@ class Node:
         for duty in (self._reporter.run, self._leader.run, self._worker.run):
             duties.start_soon(duty)
         if self.settings.mdns and not is_loopback_only(self.settings):
-            duties.start_soon(keep_announced, self._overlay, self._sighting, self._announce)
+            discovery = Discovery(self._sighting(), self._seen, service=SERVICE)
+            duties.start_soon(discovery.run)
+            duties.start_soon(keep_announced, self._overlay, self._sighting, discovery)
 
     def _measure(self) -> NodeFacts:
         hosts = stage_hosts(self.settings)
@@ -176,9 +178,6 @@ class Node:
             self._cluster.fingerprint,
             PROTOCOL_VERSION,
         )
-
-    async def _announce(self, sighting: Sighting) -> None:
-        await Discovery(sighting, self._seen, service=SERVICE).run()
 
     def _seen(self, sighting: Sighting) -> None:
         if sighting.peer == self._overlay.me:

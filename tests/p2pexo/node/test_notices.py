@@ -1,9 +1,8 @@
 from attrs import evolve
 
-from networking.discovery import Sighting
+from networking.discovery import REPEAT_INTERVAL, Sighting
 from networking.ticket import Cluster
 from networking.transport import PeerId
-from p2pexo.node.announcing import LOOK_AGAIN_S
 from p2pexo.node.notices import MAX_STRANGERS, STRANGER_KEPT_S, Notices
 
 THEIRS = Sighting(PeerId("12D3KooWStranger"), (), "attic", "f", 1)
@@ -33,4 +32,4 @@ def test_a_cluster_that_is_gone_makes_room_for_another() -> None:
 
 
 def test_a_cluster_that_is_there_is_seen_again_in_time() -> None:
-    assert 2 * LOOK_AGAIN_S < STRANGER_KEPT_S
+    assert 2 * REPEAT_INTERVAL < STRANGER_KEPT_S
