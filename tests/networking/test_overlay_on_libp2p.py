@@ -1,0 +1,73 @@
+"""The overlay on real hosts, on loopback."""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import trio
+
+from networking import libp2p_host
+from networking.dialling import DialSettings
+from networking.identity import Identity, verify
+from networking.libp2p_host import Libp2pTransport
+from networking.overlay import MemoryState, Overlay, OverlaySettings
+from networking.simulation import join_payloads
+from networking.ticket import Cluster
+from networking.transport import Address
+
+CLUSTER = Cluster("desk", bytes(32))
+
+
+def overlay(home: Path, cluster: Cluster = CLUSTER) -> tuple[Overlay, Libp2pTransport]:
+    identity = Identity.load(home)
+    transport = Libp2pTransport(identity, cluster, [Address("/ip4/127.0.0.1/tcp/0")])
+    settings = OverlaySettings(dialling=DialSettings(patience_s=0.0))
+    face = Overlay(
+        transport,
+        sign=identity.sign,
+        verify=verify,
+        state=MemoryState(),
+        settings=settings,
+        merge_payloads=join_payloads,
+    )
+    return face, transport
+
+
+def test_a_pair_finds_together_and_each_knows_what_the_other_tells(tmp_path: Path) -> None:
+    async def main() -> None:
+        (one, here), (other, _) = overlay(tmp_path / "one"), overlay(tmp_path / "other")
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(30):
+                await nursery.start(one.run)
+                await nursery.start(other.run)
+                one.set_fact("name", b"desk")
+                other.add_address(here.addresses[0])
+                async for view in other.views():
+                    member = view.member(one.me)
+                    if member and view.leader and view.facts[one.me] == {"name": b"desk"}:
+                        break
+            assert member.proven == here.addresses
+            assert view.warnings == ()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_a_wrong_secret_is_said_in_the_log_and_in_the_view(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        (_, there), (stranger, _) = member = (
+            overlay(tmp_path / "a"),
+            overlay(tmp_path / "b", Cluster("desk", b"x" * 32)),
+        )
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(30), mock.patch.object(libp2p_host, "DIAL_LIMIT", 0.2):
+                await nursery.start(member.run)
+                await nursery.start(stranger.run)
+                stranger.add_address(there.addresses[0])
+                async for view in stranger.views():
+                    if any("another secret" in each and there.addresses[0] in each for each in view.warnings):
+                        break
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert caplog.text.count("does it have another secret") == 1
