@@ -4,12 +4,25 @@ from collections import defaultdict
 
 import pytest
 
-from p2pexo.engine.batch import BatchResult
+from p2pexo.engine.batch import BatchResult, Drawing
+from p2pexo.engine.grammar import GrammarKind, GrammarSpec
 from p2pexo.engine.scheduler import Limits, Scheduler
 from p2pexo.generation.errors import RingBrokenError
-from p2pexo.generation.events import Delta, Failed, Finished, FinishReason, Progress, Started, Usage, Waiting
+from p2pexo.generation.events import (
+    Delta,
+    Failed,
+    Finished,
+    FinishReason,
+    Likelihood,
+    Progress,
+    Started,
+    TokenLogprobs,
+    Usage,
+    Waiting,
+)
+from p2pexo.generation.request import FormatKind, OutputFormat, Sampling, Tool, ToolChoice, ToolMode
 from p2pexo.ring.conductor import Conductor
-from p2pexo.ring.scripted import Script, ScriptedStage, ScriptedText
+from p2pexo.ring.scripted import Line, Script, ScriptedStage, ScriptedText
 
 
 class Desk:
@@ -143,3 +156,45 @@ def test_a_request_without_tokens_only_counts_its_prompt(request_for):
         counted = Finished(FinishReason.LENGTH, Usage(len(prompt), 0))
         assert desk.events[number] == [Started(len(prompt)), counted]
     assert not desk.step()
+
+
+def test_what_a_request_wants_drawn_goes_along_with_its_first_chunk(request_for):
+    desk = Desk()
+    wanted = OutputFormat(FormatKind.JSON_SCHEMA, '{"type": "object"}')
+    desk.conductor.submit(1, request_for("hello", choice=2, top_logprobs=3, output_format=wanted))
+    batch = desk.conductor.next_batch()
+    assert batch is not None
+    grammar = GrammarSpec(GrammarKind.JSON_SCHEMA, '{"type": "object"}')
+    assert batch.entries[0].drawing == Drawing(Sampling(temperature=0.0), 2, grammar, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"output_format": OutputFormat(FormatKind.JSON_SCHEMA, '{"type": "objekt"}')}, "response_format"),
+        ({"output_format": OutputFormat(FormatKind.JSON_SCHEMA, "{")}, "response_format"),
+        ({"tools": (Tool("look", parameters='{"not": {}}'),), "tool_choice": ToolChoice(ToolMode.REQUIRED)}, "tools"),
+    ],
+)
+def test_a_grammar_that_cannot_be_enforced_is_refused_before_it_waits(request_for, changes, param: str):
+    desk = Desk()
+    desk.conductor.submit(1, request_for("hello", id="running"))
+    desk.conductor.submit(2, request_for("hello", id="bad", **changes))
+    (failed,) = desk.events[2]
+    assert (failed.error.kind, failed.error.param) == ("invalid_request", param)
+
+
+def test_log_probabilities_come_with_their_tokens_also_in_mid_character(request_for):
+    desk = Desk(Script(says=(Line("", "é!"),)))
+    desk.conductor.submit(1, request_for("hello", id="plain"))
+    desk.conductor.submit(2, request_for("hello", top_logprobs=1))
+    desk.run()
+    assert all(event.logprobs == () for event in desk.events[1] if isinstance(event, Delta))
+    told = [event.logprobs for event in desk.events[2] if isinstance(event, Delta)]
+    first, second, mark, end = (
+        Likelihood(0xC3, "\ufffd", (0xC3,), 0.0),
+        Likelihood(0xA9, "\ufffd", (0xA9,), 0.0),
+        Likelihood(33, "!", (33,), 0.0),
+        Likelihood(0, "<end>", tuple(b"<end>"), 0.0),
+    )
+    assert told == [(TokenLogprobs(each, (each,)),) for each in (first, second, mark, end)]

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from p2pexo.engine.batch import Batch, BatchResult, Entry
-from p2pexo.ring.scripted import Script, ScriptedStage, load_stage, tokens_of
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, SequenceFailure
+from p2pexo.models.store import Store
+from p2pexo.ring.scripted import END_TOKEN, Line, Script, ScriptedStage, load_stage, load_text, tokens_of
 
 
 def answer(stages: list[ScriptedStage], chunks: list[tuple[int, ...]], count: int) -> list[int]:
@@ -53,3 +54,52 @@ def test_loading_tells_how_far_it_is(tmp_path: Path):
     told: list[float] = []
     load_stage(tmp_path, first_layer=0, end_layer=4, precision="auto", progress=told.append)
     assert told == [0.25, 0.5, 0.75, 1.0]
+
+
+SAYING = Script(
+    says=(Line("weather", "é 🌧!"), Line("break", "abc", fails_after=2), Line("never", "abc", fails_after=0))
+)
+
+
+def play(prompt: str, replayed: bytes = b"", script: Script = SAYING) -> tuple[bytes, tuple[SequenceFailure, ...]]:
+    """All tokens up to the end or a failure, and the failure."""
+    stages = [ScriptedStage(script, 0, 2), ScriptedStage(script, 2, 6)]
+    said, new, position = bytearray(replayed), tuple(tokens_of(prompt)) + tuple(replayed), 0
+    while True:
+        batch = Batch(0, (Entry(1, new, position, len(said), None if position else Drawing()),))
+        hidden = stages[0].run(batch, None)
+        assert not isinstance(hidden, BatchResult)
+        result = stages[1].run(batch, hidden)
+        assert isinstance(result, BatchResult)
+        if result.failures or result.sampled[0].token == END_TOKEN:
+            return bytes(said), result.failures
+        position += len(new)
+        new = (result.sampled[0].token,)
+        said += bytes(new)
+
+
+def test_a_line_is_said_to_the_prompts_that_end_with_its_cue():
+    assert play("How is the weather") == ("é 🌧!".encode(), ())
+
+
+@pytest.mark.parametrize("done", range(8))
+def test_a_line_goes_on_where_it_was(done: int):
+    text = "é 🌧!".encode()
+    assert play("weather", text[:done]) == (text, ())
+
+
+def test_a_line_fails_after_so_many_tokens():
+    said, (failure,) = play("break")
+    assert said == b"ab"
+    assert "after 2 tokens" in failure.message
+    assert play("never")[0] == b""
+
+
+def test_a_script_makes_a_folder_that_can_be_placed(tmp_path: Path):
+    folder = tmp_path / "talker"
+    folder.mkdir()
+    SAYING.write(folder)
+    store = Store(tmp_path / "cache", (folder,))
+    card = next(card for card in store.cards() if card.id == "local/talker")
+    assert (card.layers, card.context_length) == (SAYING.layers, SAYING.context_length)
+    assert load_text(store.fetch(card)).script == SAYING
