@@ -62,8 +62,9 @@ class ControlTokens:
         guarded: object = value
         if isinstance(value, str):
             guarded = self._guarded_text(value, guard)
-        elif isinstance(value, Mapping):
-            guarded = {self._guarded(key, guard): self._guarded(each, guard) for key, each in value.items()}
+        elif isinstance(value, dict):
+            items = cast(dict[str, object], value).items()
+            guarded = type(value)({self._guarded(key, guard): self._guarded(each, guard) for key, each in items})
         elif isinstance(value, list):
             guarded = [self._guarded(each, guard) for each in value]
         return cast(Tree, guarded)

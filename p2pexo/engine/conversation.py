@@ -59,14 +59,31 @@ class _Messages:
         return shown
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
-        """Templates expect the arguments as an object; text that is no JSON is passed on as it is."""
-        try:
-            arguments = json.loads(call.arguments)
-        except ValueError:
-            arguments = str(call.arguments)
         id = self._family.call_id(call.id, call.name, len(self._ids))
         self._ids[call.id] = id
-        return {"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+        return {"id": id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+
+
+class Arguments(dict[str, Any]):
+    """An object, as most templates expect it; DeepSeek's take it for text, and find its JSON."""
+
+    def __str__(self) -> str:
+        return json.dumps(self, ensure_ascii=False)
+
+    def __radd__(self, before: object) -> str:
+        return f"{before}{self}"
+
+    def __add__(self, behind: object) -> str:
+        return f"{self}{behind}"
+
+
+def _arguments(call: ToolCall) -> Arguments | str:
+    """Text that is no JSON object is passed on as it is."""
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        return str(call.arguments)
+    return Arguments(cast(dict[str, Any], arguments)) if isinstance(arguments, dict) else str(call.arguments)
 
 
 def _call_names(messages: Iterable[Message]) -> dict[str, str]:

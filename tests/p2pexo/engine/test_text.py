@@ -16,7 +16,7 @@ STRICT = (
     "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
     "{{ raise_exception('system must come first') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}"
 )
-KNOWS_TOOLS = "{# <tool_call> #}"
+KNOWS_TOOLS = "{# tools <tool_call> #}"
 Copy = Callable[..., TextModel]
 
 
@@ -193,7 +193,7 @@ def test_arguments_of_tool_calls_reach_the_template_as_objects(copy: Copy) -> No
     )
     calls = (ToolCall("1", "f", '{"a": 1}'), ToolCall("2", "g", "not json"))
     model = copy(chat_template=template)
-    assert model.decode(model.prompt_tokens(ask([Message(Role.ASSISTANT, "", calls)]))) == "f:{'a': 1};g:not json;"
+    assert model.decode(model.prompt_tokens(ask([Message(Role.ASSISTANT, "", calls)]))) == 'f:{"a": 1};g:not json;'
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
