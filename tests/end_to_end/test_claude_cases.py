@@ -14,7 +14,7 @@ TOOL: Any = {
     "description": "The weather in a city.",
     "input_schema": {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]},
 }
-LOOP: list[dict[str, Any]] = [
+LOOP: Any = [
     {"role": "user", "content": "Is it warm in Rome?"},
     {
         "role": "assistant",
@@ -64,7 +64,7 @@ def text_of(reply: dict[str, Any]) -> str:
 
 
 def streamed(cluster: RealCluster, **more: Any) -> Any:
-    ask = {"model": EMBEDDED_MODEL, "messages": [QUESTION], "max_tokens": 20, **more}
+    ask: dict[str, Any] = {"model": EMBEDDED_MODEL, "messages": [QUESTION], "max_tokens": 20, **more}
     with client(cluster).messages.stream(**ask, extra_body={"temperature": 0}) as stream:
         return stream.get_final_message()
 
