@@ -105,10 +105,13 @@ class Dialler:
         self._scope.cancel()
 
     async def run(self) -> None:
-        with self._scope:
-            async with trio.open_nursery() as self._nursery:
-                self._follow([])
-                await trio.sleep_forever()
+        try:
+            with self._scope:
+                async with trio.open_nursery() as self._nursery:
+                    self._follow([])
+                    await trio.sleep_forever()
+        finally:
+            self._nursery = None
 
     def _follow(self, renewed: list[Target]) -> None:
         """Have one pursuit for each target of the book, and let those go on at once whose addresses changed."""

@@ -136,3 +136,14 @@ def test_a_peer_that_is_struck_out_is_dialled_no_more():
         assert network.dialled == [OLD]
 
     run(main)
+
+
+def test_what_is_learned_after_the_end_is_dialled_no_more():
+    async def main():
+        network = Network()
+        async with dialling(network) as (dialler, _):
+            await trio.sleep(1)
+        dialler.learn({A: [OLD]})
+        assert network.dialled == []
+
+    run(main)

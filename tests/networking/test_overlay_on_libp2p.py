@@ -55,10 +55,8 @@ def test_a_pair_finds_together_and_each_knows_what_the_other_tells(tmp_path: Pat
 
 def test_a_wrong_secret_is_said_in_the_log_and_in_the_view(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        (_, there), (stranger, _) = member = (
-            overlay(tmp_path / "a"),
-            overlay(tmp_path / "b", Cluster("desk", b"x" * 32)),
-        )
+        member, there = overlay(tmp_path / "a")
+        stranger, _ = overlay(tmp_path / "b", Cluster("desk", b"x" * 32))
         async with trio.open_nursery() as nursery:
             with trio.fail_after(30), mock.patch.object(libp2p_host, "DIAL_LIMIT", 0.2):
                 await nursery.start(member.run)
