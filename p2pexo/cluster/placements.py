@@ -126,8 +126,13 @@ def _latest(deletions: Iterable[Deletion]) -> list[Deletion]:
     """One for each placement, in the order in which they ended; only so many, and most of them without their story."""
     told = sorted(deletions, key=lambda each: (each.failed is not None, each.reason != FORGOTTEN, each.reason))
     by_age = sorted({each.placement_id: each for each in told}.values(), key=_age)[-MAX_DELETIONS:]
-    forgotten = [evolve(each, reason=FORGOTTEN, failed=None) for each in by_age[:-MAX_EXPLAINED]]
-    return [*forgotten, *by_age[-MAX_EXPLAINED:]]
+    return [*map(_forget, by_age[:-MAX_EXPLAINED]), *by_age[-MAX_EXPLAINED:]]
+
+
+def _forget(deletion: Deletion) -> Deletion:
+    if deletion.failed is None and deletion.reason == FORGOTTEN:
+        return deletion
+    return evolve(deletion, reason=FORGOTTEN, failed=None)
 
 
 def _age(deletion: Deletion) -> tuple[float, str]:

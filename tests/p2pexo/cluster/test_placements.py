@@ -63,11 +63,11 @@ def test_a_placement_knows_whether_this_is_its_first_epoch() -> None:
 
 def test_deletions_stay_few_and_short_and_the_oldest_go_first() -> None:
     held = Placements()
-    for number in range(3000):
+    for number in range(600):
         failed = evolve(placed("a", 1), id=f"{number}", model=f"model-{number}")
         held = edit.delete(held, Deletion(f"{number}", "x" * 500, float(number), failed))
     kept = [int(each.placement_id) for each in held.deletions]
-    assert kept == list(range(3000 - edit.MAX_DELETIONS, 3000))
+    assert kept == list(range(600 - edit.MAX_DELETIONS, 600))
     assert [bool(each.failed) for each in held.deletions[-edit.MAX_EXPLAINED - 1 :]] == [False] + [True] * 16
     assert len(encode(held)) < MAX_VALUE_BYTES / 3
     assert merged(held, Placements(), held) == held
