@@ -1,7 +1,7 @@
 """Every fault, in every dialect, streamed or not, comes out as docs/errors.md says."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +86,15 @@ def failing(error: GenerationError, tokens: int) -> Any:
     return script
 
 
-def ask(node: Any, dialect: str, stream: bool, **changes: Any) -> httpx.Response:
+@pytest.fixture
+def client(node: Any) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=node.url) as client:
+        yield client
+
+
+def ask(client: httpx.Client, dialect: str, stream: bool, **changes: Any) -> httpx.Response:
     path, body = ROUTES[dialect]
-    return httpx.post(f"{node.url}{path}", json={**body, "stream": stream, **changes})
+    return client.post(path, json={**body, "stream": stream, **changes})
 
 
 def check_error(dialect: str, kind: str, body: Any) -> None:
@@ -132,22 +138,22 @@ def error_in(dialect: str, text: str) -> Any:
 
 
 @pytest.mark.parametrize("dialect", ROUTES)
-def test_what_is_wrong_with_a_request_has_its_status(node: Any, dialect: str) -> None:
+def test_what_is_wrong_with_a_request_has_its_status(node: Any, client: httpx.Client, dialect: str) -> None:
     hot = {"temperature": "hot"}
     for stream in (False, True):
-        check_status(dialect, "model_not_found", ask(node, dialect, stream, model="no/such"))
-        wrong = ask(node, dialect, stream, **({"options": hot} if dialect == "ollama" else hot))
+        check_status(dialect, "model_not_found", ask(client, dialect, stream, model="no/such"))
+        wrong = ask(client, dialect, stream, **({"options": hot} if dialect == "ollama" else hot))
         check_status(dialect, "invalid_request", wrong)
-    check_status(dialect, "invalid_request", httpx.post(f"{node.url}{ROUTES[dialect][0]}", content=b'{"stream": true'))
+    check_status(dialect, "invalid_request", client.post(ROUTES[dialect][0], content=b'{"stream": true'))
     assert not node.generator.requests
 
 
 @pytest.mark.parametrize("dialect", ROUTES)
-def test_what_fails_is_told_as_the_page_says(node: Any, dialect: str) -> None:
+def test_what_fails_is_told_as_the_page_says(node: Any, client: httpx.Client, dialect: str) -> None:
     for error, tokens in FAILURES:
         node.generator.script = failing(error, tokens)
-        check_status(dialect, error.kind, ask(node, dialect, False))
-        streamed = ask(node, dialect, True)
+        check_status(dialect, error.kind, ask(client, dialect, False))
+        streamed = ask(client, dialect, True)
         if not tokens:
             check_status(dialect, error.kind, streamed)
             continue

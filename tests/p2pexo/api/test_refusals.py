@@ -62,12 +62,14 @@ REFUSALS: dict[str, tuple[str, str, dict[str, Any], int, str, str | int | None, 
 }
 
 
-def answers(node: Any, dialect: str, method: str, behind: str, options: dict[str, Any]) -> Iterator[httpx.Response]:
+def answers(
+    client: httpx.Client, dialect: str, method: str, behind: str, options: dict[str, Any]
+) -> Iterator[httpx.Response]:
     """With and without a stream, where the body says so."""
     options = {"headers": {}, **options}
-    url = f"{node.url}{DIALECTS[dialect]}{behind}"
+    url = f"{DIALECTS[dialect]}{behind}"
     if "json" not in options:
-        yield httpx.request(method, url, **options)
+        yield client.request(method, url, **options)
         return
     wanted = {"responses": {"messages", "prompt"}, "completions": {"messages", "input"}}.get(
         dialect, {"prompt", "input"}
@@ -75,18 +77,19 @@ def answers(node: Any, dialect: str, method: str, behind: str, options: dict[str
     body = {name: value for name, value in options["json"].items() if name not in wanted}
     for stream in (False, True):
         limit = {"max_tokens": 5} if dialect == "claude" else {}
-        yield httpx.request(method, url, json={**body, **limit, "stream": stream})
+        yield client.request(method, url, json={**body, **limit, "stream": stream})
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_refusals_speak_the_dialect(start_node: Any, dialect: str) -> None:
     node = start_node(max_body_bytes=4096)
-    for case, (method, behind, options, status, openai, code, claude) in REFUSALS.items():
-        for answer in answers(node, dialect, method, behind, options):
-            assert answer.status_code == status, case
-            assert answer.headers["content-type"] == "application/json", case
-            assert ("allow" in answer.headers) == (status == 405), case
-            check(dialect, answer, openai, code, claude)
+    with httpx.Client(base_url=node.url) as client:
+        for case, (method, behind, options, status, openai, code, claude) in REFUSALS.items():
+            for answer in answers(client, dialect, method, behind, options):
+                assert answer.status_code == status, case
+                assert answer.headers["content-type"] == "application/json", case
+                assert ("allow" in answer.headers) == (status == 405), case
+                check(dialect, answer, openai, code, claude)
 
 
 def check(dialect: str, answer: httpx.Response, openai_type: str, code: str | int | None, claude_type: str) -> None:
