@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from attrs import frozen
 
+from p2pexo.engine.closed_schemas import closed
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import FormatKind, OutputFormat, Request, Tool, ToolChoice, ToolMode
 
@@ -70,7 +71,7 @@ def grammar_for(
         return calls.grammar(request.tools, several=choice.parallel, otherwise=schema)
     if wanted.kind is FormatKind.JSON_OBJECT:
         return GrammarSpec(GrammarKind.JSON_OBJECT)
-    return GrammarSpec(GrammarKind.JSON_SCHEMA, wanted.schema)
+    return GrammarSpec(GrammarKind.JSON_SCHEMA, json.dumps(schema, ensure_ascii=False))
 
 
 @frozen
@@ -130,11 +131,11 @@ def _schema(wanted: OutputFormat) -> dict[str, Any]:
 def _object(text: str, what: str, param: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequestError(f"{what} can't be read as JSON: {error}", param=param) from error
-    if not isinstance(value, dict):
-        raise InvalidRequestError(f"{what} should be a JSON object, but here is {text[:100]}", param=param)
-    return cast(dict[str, Any], value)
+        if isinstance(value, dict):
+            return closed(cast(dict[str, Any], value))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidRequestError(f"{what} can't be read as a JSON schema: {error}", param=param) from error
+    raise InvalidRequestError(f"{what} should be a JSON object, but here is {text[:100]}", param=param)
 
 
 def _json_rule(schema: dict[str, Any]) -> str:

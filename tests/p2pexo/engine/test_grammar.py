@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 from llguidance import LLMatcher, LLTokenizer
 
+from p2pexo.engine.closed_schemas import closed
 from p2pexo.engine.grammar import HERMES_CALL, CallForm, GrammarKind, GrammarSpec, grammar_for
 from p2pexo.engine.masks import GrammarError, GrammarMasks, check_grammar
 from p2pexo.generation.errors import InvalidRequestError
@@ -178,6 +179,49 @@ def test_a_schema_that_cannot_be_enforced_is_refused_in_llguidance_s_words(schem
     with pytest.raises(InvalidRequestError, match=words) as caught:
         check_grammar(GrammarSpec(GrammarKind.JSON_SCHEMA, schema), "response_format")
     assert caught.value.param == "response_format"
+
+
+SIZE: dict[str, Any] = {
+    "properties": {"big": {"type": "boolean"}, "not": {"items": {"properties": {}}}},
+    "required": ["big"],
+}
+
+
+def test_objects_that_name_their_properties_have_no_others() -> None:
+    schema: dict[str, Any] = {
+        "properties": {"a": {"anyOf": [SIZE, {"type": "null"}]}},
+        "$defs": {"b": SIZE},
+        "examples": [{"properties": {}}],
+    }
+    assert closed({"properties": {"a": {"items": {"$ref": "#/$defs/b"}}}, "$defs": {"b": {"properties": {}}}}) == {
+        "properties": {"a": {"items": {"$ref": "#/$defs/b"}}},
+        "$defs": {"b": {"properties": {}, "additionalProperties": False}},
+        "additionalProperties": False,
+    }
+    assert closed(schema) is schema  # a property called "not" looks like the keyword; open is always right
+    del schema["properties"]["a"]["anyOf"][0]["properties"]["not"]
+    big = {"properties": {"big": {"type": "boolean"}}, "required": ["big"], "additionalProperties": False}
+    assert closed(schema) == {
+        "properties": {"a": {"anyOf": [big, {"type": "null"}]}},
+        "$defs": {"b": big},
+        "examples": [{"properties": {}}],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {}}, "additionalProperties": True},
+        {"properties": {"a": {}}, "patternProperties": {"^x": {}}},
+        {"properties": {"a": {}}, "required": ["b"]},
+        {"properties": {"a": {}}, "anyOf": [{"properties": {"b": {}}}, {"properties": {"c": {}}}]},
+        {"allOf": [{"$ref": "#/$defs/x"}, {"properties": {"a": {}}}], "$defs": {"x": {"properties": {}}}},
+        {"type": "object"},
+    ],
+)
+def test_objects_that_are_open_on_purpose_or_described_in_parts_stay_open(schema: dict[str, Any]) -> None:
+    assert closed(schema) == schema
 
 
 @pytest.mark.parametrize("schema", ["", "true", "[]", "{", "[" * 100_000])
