@@ -61,7 +61,8 @@ THINKS = (Think("<think>", "</think>"), Think("[THINK]", "[/THINK]"), Think("<lo
 
 def find_think(template: str | None, tokens: Collection[str]) -> Think | None:
     """The marks of thoughts, if the model knows any."""
-    return next((think for think in THINKS if think.end in tokens or think.end in (template or "")), None)
+    shown = template or ""
+    return next((each for each in THINKS if each.end in tokens or each.end in shown or each.begin in shown), None)
 
 
 def _always(section: Section) -> Callable[[ToolSchemas], Section]:
