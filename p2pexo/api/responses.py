@@ -7,38 +7,34 @@ from collections.abc import Callable, Mapping
 
 from attrs import field, frozen
 
-from p2pexo.api.fields import Fields, Range, as_text, shown
+from p2pexo.api.chat import EFFORTS
+from p2pexo.api.fields import Fields, as_text
+from p2pexo.api.parameters import Parameters
 from p2pexo.api.responses_items import read_input
 from p2pexo.api.responses_tools import TextSettings, Toolbox, read_text_settings, read_toolbox
-from p2pexo.generation.errors import InvalidRequestError, UnsupportedParameterError
-from p2pexo.generation.request import Message, Request, Role, Sampling, Thinking
+from p2pexo.api.sampling import SAMPLING_FIELDS, TOKENS, TOP_LOGPROBS, read_sampling
+from p2pexo.generation.errors import InvalidRequestError
+from p2pexo.generation.request import Message, Request, Role, Sampling
 from p2pexo.models.card import Card
 
-HONOURED = frozenset(
-    {
-        "model",
-        "input",
-        "instructions",
-        "previous_response_id",
-        "store",
-        "stream",
-        "include",
-        "tools",
-        "tool_choice",
-        "parallel_tool_calls",
-        "text",
-        "reasoning",
-        "temperature",
-        "top_p",
-        "presence_penalty",
-        "frequency_penalty",
-        "seed",
-        "max_output_tokens",
-        "top_logprobs",
-        "metadata",
-        "truncation",
-    }
-)
+HONOURED = SAMPLING_FIELDS | {
+    "model",
+    "input",
+    "instructions",
+    "previous_response_id",
+    "store",
+    "stream",
+    "include",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "text",
+    "reasoning",
+    "max_output_tokens",
+    "top_logprobs",
+    "metadata",
+    "truncation",
+}
 
 IGNORED = frozenset(
     {
@@ -63,6 +59,8 @@ NOT_OFFERED: Mapping[str, Callable[[Fields], bool]] = {
 }
 """Legal parameters whose mere default can be served: whether this body asks for more than that."""
 
+PARAMETERS = Parameters(HONOURED, IGNORED, NOT_OFFERED)
+
 LOGPROBS = "message.output_text.logprobs"
 
 INCLUDABLE = frozenset(
@@ -79,21 +77,7 @@ INCLUDABLE = frozenset(
 )
 """What ``include`` may name. All but the log probabilities belong to things that never occur here."""
 
-EFFORTS = {
-    "none": Thinking.OFF,
-    "minimal": Thinking.LOW,
-    "low": Thinking.LOW,
-    "medium": Thinking.MEDIUM,
-    "high": Thinking.HIGH,
-    "xhigh": Thinking.HIGH,
-    "max": Thinking.HIGH,
-}
-
 MAX_METADATA = 16
-_TOKENS = Range(1, 2**31 - 1)
-_SEEDS = Range(-(2**63), 2**63 - 1)
-_PENALTIES = Range(-2, 2)
-_LIKELIEST = Range(0, 20)
 
 
 @frozen
@@ -144,7 +128,7 @@ def read_responses(
     Raises InvalidRequestError (also UnsupportedParameterError) naming the field, ModelNotFoundError.
     """
     recalled = recalled or Recalled()
-    _refuse_what_is_not_offered(body)
+    PARAMETERS.check(body)
     asked = _asked(body)
     conversation = (*recalled.conversation, *read_input(body, recalled.items))
     instructions = () if asked.instructions is None else (Message(Role.SYSTEM, asked.instructions),)
@@ -172,25 +156,15 @@ def _asked(body: Fields) -> Asked:
         instructions=body.text("instructions", None),
         toolbox=read_toolbox(body),
         text=read_text_settings(body),
-        sampling=_sampling(body),
-        max_output_tokens=body.integer("max_output_tokens", None, _TOKENS),
-        top_logprobs=body.integer("top_logprobs", 0, _LIKELIEST),
+        sampling=read_sampling(body),
+        max_output_tokens=body.integer("max_output_tokens", None, TOKENS),
+        top_logprobs=body.integer("top_logprobs", 0, TOP_LOGPROBS),
         effort=None if reasoning.get("effort") is None else reasoning.choice("effort", "", EFFORTS),
         summary=reasoning.text("summary", None),
         store=body.boolean("store", True),
         metadata=_metadata(body),
         safety_identifier=body.text("safety_identifier", None),
         prompt_cache_key=body.text("prompt_cache_key", None),
-    )
-
-
-def _sampling(body: Fields) -> Sampling:
-    return Sampling(
-        temperature=body.number("temperature", 1.0, Range(0, 2)),
-        top_p=body.number("top_p", 1.0, Range(0, 1, low_open=True)),
-        presence_penalty=body.number("presence_penalty", 0.0, _PENALTIES),
-        frequency_penalty=body.number("frequency_penalty", 0.0, _PENALTIES),
-        seed=body.integer("seed", None, _SEEDS),
     )
 
 
@@ -201,7 +175,7 @@ def _wants_logprobs(body: Fields) -> bool:
         raise InvalidRequestError(
             f"include: {unknown!r} is not known; known are {', '.join(sorted(INCLUDABLE))}", param="include"
         )
-    return LOGPROBS in include or body.integer("top_logprobs", 0, _LIKELIEST) > 0
+    return LOGPROBS in include or body.integer("top_logprobs", 0, TOP_LOGPROBS) > 0
 
 
 def _metadata(body: Fields) -> Mapping[str, object]:
@@ -211,12 +185,3 @@ def _metadata(body: Fields) -> Mapping[str, object]:
     for name in metadata.values:
         metadata.required_text(name)
     return metadata.values
-
-
-def _refuse_what_is_not_offered(body: Fields) -> None:
-    for name in body.present():
-        if name in HONOURED or name in IGNORED:
-            continue
-        if name not in NOT_OFFERED or NOT_OFFERED[name](body):
-            value = shown(body.get(name))
-            raise UnsupportedParameterError(f"{name}: {value} is not supported here; leave it out", param=name)

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from attrs import define, field
 
-from p2pexo.generation.events import Delta, Likelihood, TokenLogprobs, ToolCallDelta
+from p2pexo.api.said import HeldLogprobs
+from p2pexo.generation.events import Delta, Finished, FinishReason, Likelihood, TokenLogprobs, ToolCallDelta
 
 WireEvent = dict[str, object]
 """One event as JSON, ``type`` first."""
@@ -130,26 +131,25 @@ class Output:
     response_id: str
     _done: list[Item] = field(factory=list[Item], init=False)
     _open: _OpenItem | None = field(default=None, init=False)
-    _held_logprobs: list[Item] = field(factory=list[Item], init=False)
-    """Of tokens whose text is held back."""
+    _held: HeldLogprobs = field(factory=HeldLogprobs, init=False)
 
     def add(self, delta: Delta) -> Iterator[WireEvent]:
         """Take in what the model produced. The events must be drawn to their end."""
+        logprobs = [_logprob(each) for each in self._held.of_text(delta)]
         if delta.reasoning:
             yield from self._add_reasoning(delta.reasoning)
-        else:
-            self._held_logprobs += map(_logprob, delta.logprobs)
         if delta.text:
-            yield from self._add_text(delta.text)
+            yield from self._add_text(delta.text, logprobs)
         for piece in delta.tool_calls:
-            self._held_logprobs = []
             yield from self._add_call(piece)
 
-    def end(self, *, complete: bool) -> Iterator[WireEvent]:
+    def end(self, end: Finished) -> Iterator[WireEvent]:
         """Close what is open, ``incomplete`` if the answer was cut. An answer without anything is an empty message."""
         if self._open is None and not self._done:
             yield from self._begin(_Text(self._place("msg")))
-        yield from self._close("completed" if complete else "incomplete")
+        if isinstance(self._open, _Text):
+            self._open.logprobs += map(_logprob, self._held.at_end(end))
+        yield from self._close("incomplete" if end.reason is FinishReason.LENGTH else "completed")
 
     def items(self) -> list[Item]:
         """All items as they stand; one that still grows is ``incomplete``."""
@@ -163,13 +163,12 @@ class Output:
             reasoning = self._open
         yield reasoning.add(piece)
 
-    def _add_text(self, piece: str) -> Iterator[WireEvent]:
+    def _add_text(self, piece: str, logprobs: list[Item]) -> Iterator[WireEvent]:
         if not isinstance(self._open, _Text):
             yield from self._close()
             yield from self._begin(text := _Text(self._place("msg")))
         else:
             text = self._open
-        logprobs, self._held_logprobs = self._held_logprobs, []
         yield text.add(piece, logprobs)
 
     def _add_call(self, piece: ToolCallDelta) -> Iterator[WireEvent]:

@@ -81,7 +81,7 @@ class ResponsesStream:
 
     def _finish(self, end: Finished) -> bytes:
         is_cut = end.reason is FinishReason.LENGTH
-        closing = self._send_all(self.output.end(complete=not is_cut))
+        closing = self._send_all(self.output.end(end))
         status = "incomplete" if is_cut else "completed"
         response = self._response(
             _State(

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from p2pexo.api.chat import EFFORTS
 from p2pexo.api.fields import Fields
-from p2pexo.api.responses import EFFORTS, IGNORED, INCLUDABLE, LOGPROBS, Recalled, ResponsesCall, read_responses
+from p2pexo.api.responses import IGNORED, INCLUDABLE, LOGPROBS, Recalled, ResponsesCall, read_responses
 from p2pexo.api.responses_items import references
 from p2pexo.generation.errors import InvalidRequestError, ModelNotFoundError, UnsupportedParameterError
 from p2pexo.generation.request import (

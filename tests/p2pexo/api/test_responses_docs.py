@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from p2pexo.api.responses import EFFORTS, HONOURED, IGNORED, LOGPROBS, NOT_OFFERED
+from p2pexo.api.chat import EFFORTS
+from p2pexo.api.responses import HONOURED, IGNORED, LOGPROBS, NOT_OFFERED
 from p2pexo.api.responses_items import ITEM_TYPES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "responses.md").read_text(encoding="utf-8")
