@@ -4,7 +4,7 @@ The texts of a turn's blocks are paragraphs: an empty line is put between them. 
 results keeps its place. Marks for caches are not looked at.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import orjson
@@ -24,6 +24,8 @@ _USER_BLOCKS = ("text", "tool_result")
 _ASSISTANT_BLOCKS = ("text", "tool_use", "thinking", "redacted_thinking")
 _TEXT_ONLY = ("text",)
 
+_SIDES = (Role.USER, Role.ASSISTANT)
+
 _SENSES = {
     "image": "this model can't see pictures",
     "document": "this model can't read files; send their text",
@@ -35,7 +37,7 @@ def read_messages(body: Fields) -> tuple[Message, ...]:
     turns = [message for turn in body.children("messages") for message in _turn(turn)]
     if not turns:
         raise body.wrong("messages", "a list with at least one message")
-    return (*_system(body), *turns)
+    return (*_system(body), *_combined(turns))
 
 
 def _system(body: Fields) -> list[Message]:
@@ -47,6 +49,27 @@ def _without_billing_headers(text: str) -> str:
     while text.startswith(BILLING_HEADER):
         text = text.partition("\n")[2].lstrip("\n")
     return text
+
+
+def _combined(turns: Iterable[Message]) -> list[Message]:
+    """What follows on the same side is one turn, as Claude has it: many templates want the sides to alternate."""
+    combined: list[Message] = []
+    for turn in turns:
+        if combined and turn.role is combined[-1].role and turn.role in _SIDES:
+            combined[-1] = _both(combined[-1], turn)
+        else:
+            combined.append(turn)
+    return combined
+
+
+def _both(first: Message, second: Message) -> Message:
+    thoughts = _paragraphs((first.reasoning, second.reasoning))
+    return Message(
+        first.role,
+        _paragraphs((first.content, second.content)),
+        first.tool_calls + second.tool_calls,
+        reasoning=Prompt(thoughts) if thoughts else None,
+    )
 
 
 def _turn(turn: Fields) -> list[Message]:
@@ -69,12 +92,12 @@ def _user(turn: Fields) -> Iterator[Message]:
 
 def _assistant(turn: Fields) -> Message:
     blocks = _blocks(turn, "content", _ASSISTANT_BLOCKS)
-    thoughts = [block.required_text("thinking") for block in blocks if _kind(block) == "thinking"]
+    thoughts = _paragraphs(block.required_text("thinking") for block in blocks if _kind(block) == "thinking")
     return Message(
         Role.ASSISTANT,
         _joined([block for block in blocks if _kind(block) == "text"]),
         tuple(_tool_call(block) for block in blocks if _kind(block) == "tool_use"),
-        reasoning=Prompt(PARAGRAPH.join(thoughts)) if thoughts else None,
+        reasoning=Prompt(thoughts) if thoughts else None,
     )
 
 
@@ -96,7 +119,11 @@ def _text(fields: Fields, name: str) -> str:
 
 
 def _joined(blocks: Sequence[Fields]) -> str:
-    return PARAGRAPH.join(filter(None, (block.required_text("text") for block in blocks)))
+    return _paragraphs(block.required_text("text") for block in blocks)
+
+
+def _paragraphs(texts: Iterable[str | None]) -> str:
+    return PARAGRAPH.join(filter(None, texts))
 
 
 def _blocks(fields: Fields, name: str, kinds: Sequence[str]) -> tuple[Fields, ...]:

@@ -73,6 +73,18 @@ def test_system_texts_in_mid_talk_stay_where_they_are() -> None:
     assert [message.content for message in messages if message.role is Role.SYSTEM] == ["A", "B", "C"]
 
 
+def test_turns_of_the_same_side_are_one() -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "add", "input": {}}
+    thought = {"type": "thinking", "thinking": "hm"}
+    messages = read(
+        HI, {"role": "system", "content": "S"}, HI, assistant(text("a")), assistant(thought, text("b"), call)
+    )
+    assert messages[1:] == (
+        Message(Role.USER, "hi\n\nhi"),
+        Message(Role.ASSISTANT, "a\n\nb", (ToolCall("t1", "add", "{}"),), reasoning=Prompt("hm")),
+    )
+
+
 def test_a_tool_loop_with_thoughts_keeps_its_order() -> None:
     messages = read(
         HI,
