@@ -22,6 +22,8 @@ class Message:
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    reasoning: str = ""
+    """What an assistant thought in that turn; some models want to see it again."""
 
 
 @frozen
@@ -114,7 +116,7 @@ class Answer:
     @property
     def message(self) -> Message:
         """To go on with: append it to the conversation."""
-        return Message("assistant", self.text, self.tool_calls)
+        return Message("assistant", self.text, self.tool_calls, reasoning=self.reasoning)
 
 
 def chat_body(model: str, messages: str | Sequence[Message], options: ChatOptions) -> dict[str, object]:
@@ -135,6 +137,8 @@ def _message(message: Message) -> dict[str, object]:
     body: dict[str, object] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         body["tool_calls"] = [_call(each) for each in message.tool_calls]
+    if message.reasoning:
+        body["reasoning_content"] = message.reasoning
     if message.tool_call_id is not None:
         body["tool_call_id"] = message.tool_call_id
     return body

@@ -67,6 +67,7 @@ def test_an_answer_is_told_in_typed_events() -> None:
     assert events == [Note("loading layers 0-10"), Reasoning("hm"), Text("Hel"), Text("lo"), end]
     assert reader.is_complete
     assert collect(events) == Answer("Hello", "hm", (), "stop", Usage(7, 4))
+    assert collect(events).message == Message("assistant", "Hello", reasoning="hm")
 
 
 def test_calls_are_put_together() -> None:
@@ -120,7 +121,11 @@ def test_the_body_is_what_the_node_reads() -> None:
     call = ToolCall("c", "f", "{}")
     body = chat_body(
         "m",
-        [Message("user", "U"), Message("assistant", "", (call,)), Message("tool", "5", tool_call_id="c")],
+        [
+            Message("user", "U"),
+            Message("assistant", "", (call,), reasoning="hm"),
+            Message("tool", "5", tool_call_id="c"),
+        ],
         {"temperature": 0.0, "tools": [Tool("f", "d")], "tool_choice": "f", "json_schema": {"type": "object"}},
     )
     assert body["messages"] == [
@@ -128,6 +133,7 @@ def test_the_body_is_what_the_node_reads() -> None:
         {
             "role": "assistant",
             "content": "",
+            "reasoning_content": "hm",
             "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
         },
         {"role": "tool", "content": "5", "tool_call_id": "c"},
