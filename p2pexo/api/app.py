@@ -69,7 +69,7 @@ def _add_guard(app: Quart, rules: AccessRules) -> None:
     async def admit() -> Response | None:
         caller = _caller()
         check(rules, caller)
-        return Response(status=204) if caller.is_preflight else None
+        return Response(b"", status=204) if caller.is_preflight else None
 
     @app.after_request
     async def tell_the_browser(response: Response) -> Response:

@@ -15,10 +15,12 @@ from p2pexo.api.streaming import SILENCE_S
 from p2pexo.cluster.commands import PlaceCommand
 from p2pexo.cluster.snapshot import ClusterSnapshot
 from p2pexo.generation.codec import encode
+from p2pexo.generation.errors import InvalidRequestError
 
 SNAPSHOT_INTERVAL_S = 0.2
 """Changes closer together than this are shown as one. Raise it and the page lags; lower it and a busy cluster floods it."""
 
+PLACEMENT_FIELDS = ("model", "min_stages", "precision")
 PRECISIONS = ("auto", "keep", "dequantise")
 _STAGES = Range(1, 1024)
 
@@ -46,6 +48,11 @@ def add_cluster_routes(app: Quart, cluster: Cluster) -> None:
 
 def _place_command(body: Fields) -> PlaceCommand:
     """The name is taken as it was written: a person may ask for a model of the Hub that nobody here knows yet."""
+    for name in body.present():
+        if name not in PLACEMENT_FIELDS:
+            raise InvalidRequestError(
+                f"{name}: not known here; a placement takes {', '.join(PLACEMENT_FIELDS)}", param=name
+            )
     return PlaceCommand(
         model=body.text("model", ""),
         min_stages=body.integer("min_stages", 1, _STAGES),

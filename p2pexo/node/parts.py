@@ -22,6 +22,7 @@ from p2pexo import __version__
 from p2pexo.api.app import create_app
 from p2pexo.api.guard import AccessRules
 from p2pexo.api.server import serve
+from p2pexo.cluster.chronicle import keep_chronicle
 from p2pexo.cluster.control import Control
 from p2pexo.cluster.facts import NodeFacts
 from p2pexo.cluster.fetching import in_thread
@@ -128,7 +129,7 @@ class Node:
         )
         self._api_url = url
         log.info("serving", url=reachable_url(url, stage_hosts(self.settings)))
-        for duty in (self._reporter.run, self._leader.run, self._worker.run):
+        for duty in (self._reporter.run, self._leader.run, self._worker.run, partial(keep_chronicle, self._overlay)):
             duties.start_soon(duty)
         if self.settings.mdns and not is_loopback_only(self.settings):
             discovery = Discovery(self._sighting(), self._seen, service=SERVICE)

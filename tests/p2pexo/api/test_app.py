@@ -244,7 +244,12 @@ def test_a_model_is_placed_and_deleted(node: Any) -> None:
 
 @pytest.mark.parametrize(
     ("command", "param"),
-    [({"min_stages": 0}, "min_stages"), ({"precision": "half"}, "precision"), ({"min_stages": "2"}, "min_stages")],
+    [
+        ({"min_stages": 0}, "min_stages"),
+        ({"precision": "half"}, "precision"),
+        ({"min_stages": "2"}, "min_stages"),
+        ({"min_stage": 2}, "min_stage"),
+    ],
 )
 def test_a_bad_placement_is_refused_by_name(node: Any, command: dict[str, Any], param: str) -> None:
     answer = httpx.post(f"{node.url}/v1/placements", json={"model": MODEL, **command})

@@ -138,7 +138,9 @@ def test_the_key_does_not_show_in_a_repr() -> None:
     assert "secret" not in repr(AccessRules(api_key="secret"))
 
 
-def test_over_a_socket_refusals_are_json_and_cors_covers_errors_and_streams(start_node: Any) -> None:
+def test_over_a_socket_refusals_are_json_and_cors_covers_errors_and_streams(
+    start_node: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     node = start_node(rules=AccessRules(api_key="secret"))
     page = {"origin": "http://localhost:5173", "authorization": "Bearer secret"}
     chat = f"{node.url}/v1/chat/completions"
@@ -155,6 +157,7 @@ def test_over_a_socket_refusals_are_json_and_cors_covers_errors_and_streams(star
     asked = {"access-control-request-method": "POST", "access-control-request-headers": "x-unknown-1"}
     preflight = httpx.options(chat, headers={"origin": page["origin"], **asked})
     assert (preflight.status_code, preflight.headers["access-control-allow-headers"]) == (204, "x-unknown-1")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
     for body in ({}, question, {**question, "stream": True}):
         answer = httpx.post(chat, json=body, headers=page)
