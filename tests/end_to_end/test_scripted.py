@@ -1,5 +1,7 @@
 """A node that runs the scripted engine: what the other tests of clients stand on."""
 
+import json
+
 import httpx
 import pytest
 from end_to_end.cluster import RealCluster, real_cluster
@@ -44,3 +46,26 @@ def test_the_engine_fails_where_the_script_says(node: RealCluster):
     assert response.status_code == 500
     assert "the script says so, after 6 tokens" in response.json()["error"]["message"]
     assert ask(node, "Hello").status_code == 200
+
+
+def test_a_scripted_call_of_a_tool_comes_out_as_one(node: RealCluster):
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    choice = ask(node, "How is the weather?", tools=[tool]).json()["choices"][0]
+    (call,) = choice["message"]["tool_calls"]
+    assert (call["function"]["name"], choice["finish_reason"]) == ("look", "tool_calls")
+    assert json.loads(call["function"]["arguments"]) == {"at": "🌧 é"}
+
+
+def test_log_probabilities_reach_the_client(node: RealCluster):
+    choice = ask(node, "Hello", logprobs=True, top_logprobs=1).json()["choices"][0]
+    told = choice["logprobs"]["content"]
+    assert "".join(each["token"] for each in told).startswith("You said something.")
+    assert told[0]["top_logprobs"] == [{"token": "Y", "logprob": 0.0, "bytes": [89]}]
+
+
+def test_a_schema_that_cannot_be_enforced_is_a_fault_of_the_request(node: RealCluster):
+    schema = {"name": "x", "schema": {"type": "objekt"}}
+    response = ask(node, "Hello", response_format={"type": "json_schema", "json_schema": schema})
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "response_format"
+    assert "objekt" in response.json()["error"]["message"]

@@ -72,6 +72,17 @@ def test_a_decoder_that_strips_the_first_space_keeps_the_others(text: str) -> No
     assert "".join(deltas(tokens, tokenizer.decode)) == tokenizer.decode(tokens)
 
 
+@pytest.mark.parametrize("text", ["Hello world", "🙂é naïve", "  two\n\tblanks", "日本語"])
+def test_the_bytes_of_tokens_joined_are_those_of_the_text(
+    real_text: TextModel, real_tokenizer: Tokenizer, text: str
+) -> None:
+    assert b"".join(map(real_text.token_bytes, real_tokenizer.encode(text).ids)).decode() == text
+
+
+def test_the_bytes_of_a_control_token_are_its_name(real_text: TextModel) -> None:
+    assert real_text.token_bytes(2) == b"<|im_end|>"
+
+
 @pytest.fixture(scope="module")
 def real_text(real_model: Path) -> TextModel:
     return TextModel.load(real_model)

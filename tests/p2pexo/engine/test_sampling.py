@@ -92,3 +92,25 @@ def test_a_token_does_not_depend_on_the_dtype_of_equal_logits() -> None:
     sampling = Sampling(seed=3, temperature=0.7, top_p=0.9)
     half = draw(LOGITS.astype(mx.float16), sampling, output_index=4, prompt=(), output=())
     assert half.item() == token(sampling, 4)
+
+
+def test_a_choice_has_draws_of_its_own() -> None:
+    sampling = Sampling(seed=7, temperature=2.0)
+    answers = {
+        tuple(
+            cast(int, draw(LOGITS, sampling, output_index=index, prompt=(), output=(), choice=choice).item())
+            for index in range(30)
+        )
+        for choice in range(3)
+    }
+    assert len(answers) == 3
+
+
+def test_nothing_but_what_is_allowed_is_drawn_whatever_its_bias() -> None:
+    allowed = mx.array([False, False, False, True, True])
+    for sampling in (Sampling(seed=1, logit_bias=((1, 100.0),)), Sampling(temperature=0), Sampling(seed=1, top_p=0.1)):
+        tokens = {
+            draw(LOGITS, sampling, output_index=index, prompt=(), output=(), allowed=allowed).item()
+            for index in range(30)
+        }
+        assert tokens <= {3, 4}
