@@ -6,6 +6,7 @@ What we don't offer is refused by name when it would change the answer. What can
 from collections.abc import Callable, Mapping
 
 from attrs import field, frozen
+from attrs.converters import optional
 
 from p2pexo.api.chat import EFFORTS
 from p2pexo.api.fields import Fields, as_text
@@ -15,6 +16,7 @@ from p2pexo.api.responses_tools import TextSettings, Toolbox, read_text_settings
 from p2pexo.api.sampling import SAMPLING_FIELDS, TOKENS, TOP_LOGPROBS, read_sampling
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Message, Request, Role, Sampling
+from p2pexo.generation.text import Prompt
 from p2pexo.models.card import Card
 
 HONOURED = SAMPLING_FIELDS | {
@@ -95,7 +97,7 @@ class Asked:
     """What a response repeats of the request. JSON values as the client wrote them, defaults filled in."""
 
     previous_response_id: str | None
-    instructions: str | None
+    instructions: Prompt | None = field(converter=optional(Prompt))
     toolbox: Toolbox
     text: TextSettings
     sampling: Sampling

@@ -5,7 +5,7 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
 from p2pexo.generation.codec import decode, encode
 from p2pexo.generation.request import Message
@@ -22,7 +22,7 @@ class StoredResponse:
     id: str
     conversation: tuple[Message, ...]
     """Inputs and outputs up to and with this response, without instructions."""
-    body: str
+    body: str = field(repr=False)
     """The response as its client got it: JSON text."""
 
 

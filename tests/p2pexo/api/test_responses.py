@@ -361,3 +361,10 @@ def test_a_prompt_is_never_cut() -> None:
 def test_an_unknown_model_is_not_found() -> None:
     with pytest.raises(ModelNotFoundError):
         read(model="other")
+
+
+def test_nothing_long_gets_into_a_log() -> None:
+    long = "x" * 100_000
+    asked = call(instructions=long, input=[{"role": "user", "content": long}])
+    assert len(repr(asked)) < 4_000
+    assert asked.asked.instructions == long
