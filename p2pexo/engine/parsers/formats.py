@@ -19,7 +19,7 @@ HERMES = Section(
 MISTRAL = Section(
     openings=("[TOOL_CALLS]",),
     head=pattern(
-        rf"\s*(?:[\[,]?\s*{object_head()}|(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{{))"
+        rf"\s*(?:[\[,]?\s*{object_head()}|(?P<name>[\w.-]{{1,256}})\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{{))"
     ),
     arguments=JsonArguments(),
     tail=pattern(rf"{OBJECT_TAIL}\s*(?:\]|(?=,))"),
@@ -29,7 +29,7 @@ MISTRAL = Section(
 DEEPSEEK = Section(
     openings=("<｜tool▁calls▁begin｜>",),
     head=pattern(
-        r"\s*<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>(?P<name>[^<\n]+)\n```json|(?P<name>[^<\n]+)<｜tool▁sep｜>)\s*(?=\{)"
+        r"\s*<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>(?P<name>[^<\n]{1,256})\n```json|(?P<name>[^<\n]{1,256})<｜tool▁sep｜>)\s*(?=\{)"
     ),
     arguments=JsonArguments(),
     tail=pattern(r"\s*(?:```)?\s*<｜tool▁call▁end｜>"),
@@ -39,9 +39,9 @@ DEEPSEEK = Section(
 
 DSML = Section(
     openings=("<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"),
-    head=pattern(r'\s*<｜DSML｜invoke name="(?P<name>[^"]+)"\s*>'),
+    head=pattern(r'\s*<｜DSML｜invoke name="(?P<name>[^"]{1,256})"\s*>'),
     arguments=TaggedArguments(
-        pattern(r'\s*<｜DSML｜parameter name="(?P<key>[^"]+)"(?:\s+string="(?P<string>true|false)")?\s*>'),
+        pattern(r'\s*<｜DSML｜parameter name="(?P<key>[^"]{1,256})"(?:\s+string="(?P<string>true|false)")?\s*>'),
         ends=("</｜DSML｜parameter>",),
     ),
     tail=pattern(r"\s*</｜DSML｜invoke>"),
@@ -52,7 +52,7 @@ DSML = Section(
 KIMI = Section(
     openings=("<|tool_calls_section_begin|>",),
     head=pattern(
-        r"\s*<\|tool_call_begin\|>\s*(?:functions\.)?(?P<name>[\w.-]+)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*(?=\{)"
+        r"\s*<\|tool_call_begin\|>\s*(?:functions\.)?(?P<name>[\w.-]{1,256})(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*(?=\{)"
     ),
     arguments=JsonArguments(),
     tail=pattern(r"\s*<\|tool_call_end\|>"),
@@ -62,9 +62,9 @@ KIMI = Section(
 
 GLM = Section(
     openings=("<tool_call>",),
-    head=pattern(r"\s*(?P<name>[^\s<>{}]+)\s*(?=<arg_key>|</tool_call>)"),
+    head=pattern(r"\s*(?P<name>[^\s<>{}]{1,256})\s*(?=<arg_key>|</tool_call>)"),
     arguments=TaggedArguments(
-        pattern(r"\s*<arg_key>(?P<key>[^<]+)</arg_key>\s*<arg_value>"),
+        pattern(r"\s*<arg_key>(?P<key>[^<]{1,256})</arg_key>\s*<arg_value>"),
         ends=("</arg_value>",),
     ),
     closings=("</tool_call>",),
@@ -73,9 +73,9 @@ GLM = Section(
 
 MINIMAX = Section(
     openings=("<minimax:tool_call>",),
-    head=pattern(r'\s*<invoke name="?(?P<name>[^"<>]+)"?\s*>'),
+    head=pattern(r'\s*<invoke name="?(?P<name>[^"<>]{1,256})"?\s*>'),
     arguments=TaggedArguments(
-        pattern(r'\s*<parameter name="?(?P<key>[^"<>]+)"?\s*>'),
+        pattern(r'\s*<parameter name="?(?P<key>[^"<>]{1,256})"?\s*>'),
         ends=("</parameter>",),
     ),
     tail=pattern(r"\s*</invoke>"),
@@ -85,9 +85,9 @@ MINIMAX = Section(
 
 QWEN_CODER = Section(
     openings=("<tool_call>",),
-    head=pattern(r"\s*<function=(?P<name>[^<>\n]+)>"),
+    head=pattern(r"\s*<function=(?P<name>[^<>\n]{1,256})>"),
     arguments=TaggedArguments(
-        pattern(r"\s*<parameter=(?P<key>[^<>\n]+)>(?:\n|(?=[^\n]))"),
+        pattern(r"\s*<parameter=(?P<key>[^<>\n]{1,256})>(?:\n|(?=[^\n]))"),
         ends=("\n</parameter>", "</parameter>"),
     ),
     tail=pattern(r"\s*</function>"),

@@ -15,9 +15,9 @@ START, CHANNEL, MESSAGE, CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", 
 ENDS = ("<|end|>", "<|call|>", "<|return|>")
 HARMONY_MARKS = frozenset({START, CHANNEL, MESSAGE, CONSTRAIN, *ENDS})
 
-_BEHIND_CHANNEL = r"(?P<channel>\w+)(?P<rest>[^<]*)(?:<\|constrain\|>[^<]*)?<\|message\|>"
+_BEHIND_CHANNEL = r"(?P<channel>\w{1,32})(?P<rest>[^<]{0,256})(?:<\|constrain\|>[^<]{0,256})?<\|message\|>"
 _HEADERS = {
-    START: pattern(rf"(?P<role>[^<]*)(?:<\|channel\|>{_BEHIND_CHANNEL}|<\|message\|>)"),
+    START: pattern(rf"(?P<role>[^<]{{0,256}})(?:<\|channel\|>{_BEHIND_CHANNEL}|<\|message\|>)"),
     CHANNEL: pattern(_BEHIND_CHANNEL),
 }
 _RECIPIENT = re.compile(r"\bto=(?:functions\.)?([^\s<]+)")

@@ -8,7 +8,7 @@ from p2pexo.engine.parsers.emitter import Emitter
 from p2pexo.engine.parsers.scanner import Match, Scanner, Steps, pattern
 from p2pexo.engine.parsers.schemas import ToolSchemas
 
-_STRING = pattern(r'"(?P<text>(?:[^"\\]|\\.)*+)"')
+_QUOTE = pattern('(?=")')
 _NOTHING = pattern(r"null|(?=\})")
 _OTHER_KEYS = r'"(?:id|type)"\s*:\s*"[^"\\]*"\s*'
 
@@ -27,8 +27,10 @@ class JsonArguments:
     """An object; or, as some models write it, a string that holds one, or null, or nothing at all."""
 
     def read(self, scanner: Scanner, emitter: Emitter, head: Match, schemas: ToolSchemas) -> Steps[None]:
-        if (string := (yield from scanner.match(_STRING))) is not None:
-            emitter.arguments(_unquoted(string.group("text")))
+        if (yield from scanner.match(_QUOTE)) is not None:
+            parts: list[str] = []
+            complete = yield from scanner.json_value(parts.append)
+            emitter.arguments(_unquoted("".join(parts)) if complete else "".join(parts))
         elif (yield from scanner.match(_NOTHING)) is not None:
             emitter.arguments("{}")
         else:
@@ -37,6 +39,6 @@ class JsonArguments:
 
 def _unquoted(text: str) -> str:
     try:
-        return json.loads(f'"{text}"', strict=False)
+        return json.loads(text, strict=False)
     except ValueError:
         return text

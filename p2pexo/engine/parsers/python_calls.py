@@ -12,13 +12,13 @@ from p2pexo.engine.parsers.scanner import Match, Scanner, Steps
 from p2pexo.engine.parsers.schemas import ToolSchemas
 
 _JSON_NAMES = {"true": True, "false": False, "null": None}
-_STRING = r""""(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+\'"""
+_STRING = r""""[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+\'"""
 
 
 def call_head(names: Iterable[str]) -> str:
     """Source of a pattern: a whole call to one of the tools, by keywords. Llama's built-in tools add ``.call``."""
     name = "|".join(map(re.escape, names))
-    arguments = rf"(?P<python>(?:[^()\"']|{_STRING}|\((?:[^()\"']|{_STRING})*+\))*+)"
+    arguments = rf"(?P<python>(?:[^()\"']++|{_STRING}|\((?:[^()\"']++|{_STRING})*+\))*+)"
     return rf"(?P<name>{name})(?:\.call)?\(\s*(?=\)|\w+\s*=){arguments}\)"
 
 

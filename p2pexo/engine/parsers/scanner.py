@@ -23,7 +23,8 @@ class Match(Protocol):
 class Pattern(Protocol):
     """A compiled pattern of ``regex``, which can tell that a text might match if it went on, as ``re`` can't.
 
-    It must end in something definite: a last part that may match more when more text comes would depend on the cuts.
+    It must end in something definite: a last part that may match more when more text comes would depend on the cuts. And
+    names in it must be bounded, since text is held while they may go on.
     """
 
     @property
@@ -85,7 +86,7 @@ class Scanner:
         return cast(Match | None, found)
 
     def json_value(self, sink: Sink) -> Steps[bool]:
-        """Hand an object or array of JSON to ``sink`` as it comes; whether it was complete.
+        """Hand an object, array or string of JSON to ``sink`` as it comes; whether it was complete.
 
         Ends early at a ``<`` outside of a string, which is no JSON and begins most marks.
         """
@@ -93,7 +94,7 @@ class Scanner:
         while True:
             self._pass(nesting.advance(self._text), sink)
             if nesting.is_over:
-                return nesting.depth == 0
+                return nesting.is_complete
             if self.ended:
                 return False
             yield
@@ -123,34 +124,32 @@ class _Nesting:
     """How deep in a JSON value the text is."""
 
     def __init__(self) -> None:
-        self.depth = 0
         self.is_over = False
+        self.is_complete = False
+        self._depth = 0
         self._in_string = False
         self._escaped = False
 
     def advance(self, text: str) -> int:
         """How much of the text belongs to the value."""
         for at, character in enumerate(text):
-            if self._in_string:
-                self._advance_string(character)
-            elif character == "<":
+            if character == "<" and not self._in_string:
                 self.is_over = True
                 return at
-            elif character == '"':
-                self._in_string = True
-            elif character in "{[":
-                self.depth += 1
-            elif character in "}]":
-                self.depth -= 1
-                if self.depth == 0:
-                    self.is_over = True
-                    return at + 1
+            self._take(character)
+            if self._depth == 0 and not self._in_string and character in '"}]':
+                self.is_over = self.is_complete = True
+                return at + 1
         return len(text)
 
-    def _advance_string(self, character: str) -> None:
+    def _take(self, character: str) -> None:
         if self._escaped:
             self._escaped = False
-        elif character == "\\":
-            self._escaped = True
         elif character == '"':
-            self._in_string = False
+            self._in_string = not self._in_string
+        elif self._in_string:
+            self._escaped = character == "\\"
+        elif character in "{[":
+            self._depth += 1
+        elif character in "}]":
+            self._depth -= 1

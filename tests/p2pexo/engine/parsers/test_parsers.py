@@ -149,3 +149,18 @@ def test_a_tool_without_a_readable_schema_is_no_obstacle() -> None:
         parser = chat_format("glm").parser(evolve(ASK, tools=(Tool("f", parameters=parameters),)))
         written = "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
         assert json.loads(read(parser, [written]).calls[0].arguments) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("family", "written"),
+    [
+        ("hermes", '<tool_call>{"name": "'),
+        ("deepseek-dsml", '<｜DSML｜function_calls><｜DSML｜invoke name="'),
+        ("qwen-coder", "<tool_call><function="),
+        ("harmony", "<|channel|>final"),
+        ("llama", '{"name": "'),
+    ],
+)
+def test_a_head_that_never_ends_does_not_hold_the_answer(family: str, written: str) -> None:
+    parser = chat_format(family).parser(ASK)
+    assert parser.feed(written + 300 * "x").text.endswith(300 * "x")
