@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
+from attrs import evolve
 
-from p2pexo.api.answers import Answer, start_answer
+from p2pexo.api.answers import Answer, start_answer, start_answers
 from p2pexo.api.chat_wire import ChatStream, Envelope
 from p2pexo.api.lifetime import Lifetime
 from p2pexo.api.streaming import HOLD_S, SILENCE_S, stream, writes
@@ -154,3 +155,43 @@ def test_a_generator_that_raises_becomes_a_failure() -> None:
         assert "secret" not in event.error.message
 
     in_virtual_time(script, use)
+
+
+def several(script: Script, use: Callable[[Answer], Awaitable[None]]) -> None:
+    """Two answers side by side, each told by ``script``."""
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            requests = (REQUEST, evolve(REQUEST, id="r1-1", choice=1))
+            await use(start_answers(Scripted(script), requests, Lifetime(nursery, trio.Event())))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_several_answers_end_with_the_last_of_them() -> None:
+    async def script(events: trio.MemorySendChannel[Event]) -> None:
+        await events.send(Delta(0, (0,), "x"))
+        await events.send(END)
+
+    async def use(answer: Answer) -> None:
+        events = [event async for event in answer]
+        assert {event.choice for event in events if isinstance(event, Delta)} == {0, 1}
+        assert [event.choice for event in events if isinstance(event, Finished)] in ([0, 1], [1, 0])
+        assert isinstance(events[-1], Finished)
+        assert answer.ended
+
+    several(script, use)
+
+
+def test_several_answers_fail_together_and_once() -> None:
+    async def script(events: trio.MemorySendChannel[Event]) -> None:
+        await events.send(Delta(0, (0,), "x"))
+        await trio.sleep(1)
+        await events.send(Failed(EngineError("gone").report()))
+
+    async def use(answer: Answer) -> None:
+        events = [event async for event in answer]
+        assert [isinstance(event, Failed) for event in events] == [False, False, True]
+
+    several(script, use)
