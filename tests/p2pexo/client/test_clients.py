@@ -143,6 +143,37 @@ class TestOnALoop:
         run(story)
         assert node.generator.cancelled.wait(10)
 
+    def test_cancelling_the_task_cancels_the_answer(self, start_node: Any) -> None:
+        node = start_node(endless)
+
+        async def story() -> None:
+            async with AsyncClient(node.url) as client, client.stream_chat(MODEL, "hi") as events:
+                async for _ in events:
+                    scope.cancel()
+
+        async def cancelled_on_trio() -> None:
+            with scope:
+                await story()
+
+        scope = trio.CancelScope()
+        trio.run(cancelled_on_trio)
+        assert scope.cancelled_caught
+        assert node.generator.cancelled.wait(10)
+
+    def test_cancelling_the_task_cancels_the_answer_on_asyncio(self, start_node: Any) -> None:
+        node = start_node(endless)
+
+        async def story() -> None:
+            async with AsyncClient(node.url) as client, client.stream_chat(MODEL, "hi") as events:
+                async for _ in events:
+                    task = asyncio.current_task()
+                    assert task is not None
+                    task.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(story())
+        assert node.generator.cancelled.wait(10)
+
     def test_models_the_cluster_and_commands(self, run: Any, node: Any) -> None:
         async def story() -> None:
             async with AsyncClient(node.url) as client:
