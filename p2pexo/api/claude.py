@@ -1,13 +1,14 @@
 """Claude Messages, inwards: the body of a message, or of a count of its tokens, becomes a ``generation.Request``. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from attrs import frozen
 
 from p2pexo.api.claude_messages import read_messages
 from p2pexo.api.claude_tools import read_output_format, read_tool_choice, read_tools
-from p2pexo.api.fields import Fields, Range, as_text, shown
-from p2pexo.generation.errors import InvalidRequestError, UnsupportedParameterError
+from p2pexo.api.fields import Fields, Range, as_text
+from p2pexo.api.parameters import Parameters
+from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Request, Role, Sampling, Thinking
 from p2pexo.models.card import Card
 
@@ -44,8 +45,13 @@ IGNORED = frozenset(
 )
 """Parameters that are legal and change nothing here."""
 
-EMPTY = ("mcp_servers", "fallbacks")
+NOT_OFFERED: Mapping[str, Callable[[Fields], bool]] = {
+    "mcp_servers": lambda body: body.get("mcp_servers") != [],
+    "fallbacks": lambda body: body.get("fallbacks") != [],
+}
 """Taken when there is nothing in them, as some clients send them."""
+
+PARAMETERS = Parameters(HONOURED, IGNORED, NOT_OFFERED)
 
 _TOKENS = Range(1, 2**31 - 1)
 _EFFORTS = {
@@ -86,7 +92,7 @@ def read_count(body: Fields, resolve: Callable[[str], Card], request_id: str) ->
 
 
 def _read(body: Fields, resolve: Callable[[str], Card], request_id: str, max_tokens: int) -> ClaudeCall:
-    _refuse_what_is_not_offered(body)
+    PARAMETERS.check(body)
     tools = read_tools(body)
     thinking = body.child("thinking") or Fields({"type": "disabled"}, "thinking")
     config = body.child("output_config") or Fields({}, "output_config")
@@ -146,11 +152,3 @@ def _budget(thinking: Fields) -> int:
 
 def _within(budget: int) -> Thinking:
     return next((thinking for limit, thinking in _BUDGETS if budget <= limit), Thinking.HIGH)
-
-
-def _refuse_what_is_not_offered(body: Fields) -> None:
-    for name in body.present():
-        value = body.get(name)
-        if name in HONOURED or name in IGNORED or (name in EMPTY and value == []):
-            continue
-        raise UnsupportedParameterError(f"{name}: {shown(value)} is not supported here; leave it out", param=name)

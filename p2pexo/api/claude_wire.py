@@ -4,14 +4,14 @@ Blocks come one after another: as soon as the model goes over from thinking to s
 closed and the next opened.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import cast
+from collections.abc import Iterable, Iterator
 
 import orjson
 from attrs import define, field, frozen
 
 from p2pexo.api import sse
 from p2pexo.api.errors import claude_error
+from p2pexo.api.tool_arguments import read_arguments
 from p2pexo.generation.errors import EngineError, from_report
 from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Started, Usage
 
@@ -180,16 +180,8 @@ def _whole_block(voice: Voice, pieces: list[Piece]) -> dict[str, object] | None:
         case "text":
             return block | {"text": text}
         case _:
-            arguments = _arguments(text)
+            arguments = read_arguments(text)
             return None if arguments is None else block | {"input": arguments}
-
-
-def _arguments(text: str) -> Mapping[str, object] | None:
-    try:
-        arguments: object = orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
-        return None
-    return cast(Mapping[str, object], arguments) if isinstance(arguments, dict) else None
 
 
 def _stop(end: Finished | None) -> dict[str, object]:

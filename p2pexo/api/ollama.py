@@ -1,14 +1,14 @@
 """Ollama's chat and generate, inwards: a body becomes a ``generation.Request``, or the wish to load or unload. Pure."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 
 from attrs import frozen
 
-from p2pexo.api.fields import Fields, Range, shown
+from p2pexo.api.fields import Fields, Range
 from p2pexo.api.ollama_messages import read_messages, read_tools, refuse_pictures
 from p2pexo.api.ollama_options import read_format, read_keep_alive, read_options, read_thinking
-from p2pexo.generation.errors import UnsupportedParameterError
+from p2pexo.api.parameters import Parameters
 from p2pexo.generation.request import Message, Request, Role, Tool
 from p2pexo.generation.text import Prompt
 from p2pexo.models.card import Card
@@ -22,8 +22,15 @@ HONOURED_IN_GENERATE = _HONOURED | {"prompt", "system", "raw"}
 IGNORED = frozenset({"truncate", "shift"})
 """Whether a prompt that is too long is to be cut: here it never is, but refused."""
 
-EMPTY = frozenset({"suffix", "template", "context"})
-"""Taken when there is nothing in them; otherwise refused."""
+NOT_OFFERED: Mapping[str, Callable[[Fields], bool]] = {
+    "suffix": lambda body: body.get("suffix") != "",
+    "template": lambda body: body.get("template") != "",
+    "context": lambda body: body.get("context") != [],
+}
+"""Taken when there is nothing in them."""
+
+CHAT = Parameters(HONOURED_IN_CHAT, IGNORED, NOT_OFFERED)
+GENERATE = Parameters(HONOURED_IN_GENERATE, IGNORED, NOT_OFFERED)
 
 _TOP_LOGPROBS = Range(0, 20)
 
@@ -48,13 +55,13 @@ Resolve = Callable[[str], Card]
 
 def read_chat(body: Fields, resolve: Resolve, request_id: str) -> OllamaCall:
     """Read the body of POST /api/chat. Raises InvalidRequestError naming the field, ModelNotFoundError."""
-    _refuse_what_is_not_offered(body, HONOURED_IN_CHAT)
+    CHAT.check(body)
     return _call(body, resolve, request_id, read_messages(body), tools=read_tools(body))
 
 
 def read_generate(body: Fields, resolve: Resolve, request_id: str) -> OllamaCall:
     """Read the body of POST /api/generate. Raises InvalidRequestError naming the field, ModelNotFoundError."""
-    _refuse_what_is_not_offered(body, HONOURED_IN_GENERATE)
+    GENERATE.check(body)
     prompt, system = body.text("prompt", ""), body.text("system", "")
     if body.boolean("raw") and prompt:
         if system:
@@ -110,11 +117,3 @@ def _top_logprobs(body: Fields) -> int | None:
     if top:
         raise body.wrong("top_logprobs", "nothing without logprobs: true")
     return None
-
-
-def _refuse_what_is_not_offered(body: Fields, honoured: Collection[str]) -> None:
-    for name in body.present():
-        if name in honoured or name in IGNORED or (name in EMPTY and not body.get(name)):
-            continue
-        value = shown(body.get(name))
-        raise UnsupportedParameterError(f"{name}: {value} is not supported here; leave it out", param=name)

@@ -1,13 +1,15 @@
 """Ollama's ``options``, ``format``, ``think`` and ``keep_alive``, inwards. Pure."""
 
 import re
+from collections.abc import Callable, Mapping
 from math import inf
 
 import orjson
 from attrs import frozen
 
 from p2pexo.api.fields import Fields, Range, as_text, shown
-from p2pexo.generation.errors import InvalidRequestError, UnsupportedParameterError
+from p2pexo.api.parameters import Parameters
+from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import FormatKind, OutputFormat, Sampling, Thinking
 
 HONOURED = frozenset(
@@ -53,8 +55,14 @@ IGNORED = frozenset(
 )
 """Options that are legal and change nothing here."""
 
-NEUTRAL = {"mirostat": 0, "tfs_z": 1, "typical_p": 1}
-"""Ways of drawing that are not offered, and the value that switches each of them off."""
+NOT_OFFERED: Mapping[str, Callable[[Fields], bool]] = {
+    "mirostat": lambda options: options.get("mirostat") != 0,
+    "tfs_z": lambda options: options.get("tfs_z") != 1,
+    "typical_p": lambda options: options.get("typical_p") != 1,
+}
+"""Other ways of drawing: taken when they are switched off."""
+
+OPTIONS = Parameters(HONOURED, IGNORED, NOT_OFFERED)
 
 TEMPERATURE, TOP_P, TOP_K = 0.8, 0.9, 40
 """Ollama's own defaults."""
@@ -79,7 +87,7 @@ class Options:
 def read_options(body: Fields, context_length: int) -> Options:
     """Raises InvalidRequestError, of which UnsupportedParameterError is for options that are not offered."""
     options = body.child("options") or Fields({}, "options")
-    _refuse_what_is_not_offered(options)
+    OPTIONS.check(options)
     _check_context(options, context_length)
     return Options(_sampling(options), _max_tokens(options), _stop(options))
 
@@ -118,16 +126,6 @@ def _check_context(options: Fields, context_length: int) -> None:
     wanted = options.integer("num_ctx", 1, Range(1, _LARGE))
     if wanted > context_length:
         raise options.wrong("num_ctx", f"at most {context_length}, the context of this model")
-
-
-def _refuse_what_is_not_offered(options: Fields) -> None:
-    for name in options.present():
-        if name in HONOURED or name in IGNORED or (name in NEUTRAL and options.get(name) == NEUTRAL[name]):
-            continue
-        path = options.name_of(name)
-        raise UnsupportedParameterError(
-            f"{path}: {shown(options.get(name))} is not supported here; leave it out", param=path
-        )
 
 
 def read_format(body: Fields) -> OutputFormat:

@@ -3,14 +3,14 @@
 The two differ only in where the words of the model stand. A tool call is told when it is whole.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import cast
 
 import orjson
 from attrs import define, evolve, field, frozen
 
 from p2pexo.api.errors import ollama_error
+from p2pexo.api.tool_arguments import read_arguments
 from p2pexo.generation.errors import EngineError, from_report
 from p2pexo.generation.events import (
     Delta,
@@ -129,7 +129,7 @@ class _Calls:
     def finish(self) -> tuple[dict[str, object], ...]:
         """The last call; none if it was cut off: what is left of it must not be taken for the call."""
         call, self._current = self._current, None
-        arguments = None if call is None else _arguments(call.arguments)
+        arguments = None if call is None else read_arguments(call.arguments)
         if call is None or arguments is None:
             return ()
         return ({"id": call.id, "function": {"index": call.index, "name": call.name, "arguments": arguments}},)
@@ -195,14 +195,6 @@ def _done_reason(reason: FinishReason) -> str:
 
 def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1_000_000_000)
-
-
-def _arguments(text: str) -> Mapping[str, object] | None:
-    try:
-        arguments: object = orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
-        return None
-    return cast(Mapping[str, object], arguments) if isinstance(arguments, dict) else None
 
 
 def _logprob(token: TokenLogprobs) -> dict[str, object]:

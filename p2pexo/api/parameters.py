@@ -22,5 +22,5 @@ class Parameters:
             if name in self.honoured or name in self.ignored:
                 continue
             if name not in self.not_offered or self.not_offered[name](body):
-                value = shown(body.get(name))
-                raise UnsupportedParameterError(f"{name}: {value} is not supported here; leave it out", param=name)
+                path, value = body.name_of(name), shown(body.get(name))
+                raise UnsupportedParameterError(f"{path}: {value} is not supported here; leave it out", param=path)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from p2pexo.api.claude import EMPTY, HONOURED, IGNORED, ClaudeCall, read_count, read_message
+from p2pexo.api.claude import HONOURED, IGNORED, NOT_OFFERED, ClaudeCall, read_count, read_message
 from p2pexo.api.fields import Fields
 from p2pexo.generation.errors import InvalidRequestError, ModelNotFoundError, UnsupportedParameterError
 from p2pexo.generation.request import (
@@ -48,7 +48,7 @@ def test_defaults() -> None:
 
 
 def test_null_is_the_same_as_absent() -> None:
-    optional = (HONOURED | IGNORED | set(EMPTY) | {"container", "something_new"}) - set(BODY)
+    optional = (HONOURED | IGNORED | set(NOT_OFFERED) | {"container", "something_new"}) - set(BODY)
     assert call(**dict.fromkeys(optional)) == call()
 
 

@@ -13,7 +13,7 @@ CLAUDE = (DOCS / "claude.md").read_text(encoding="utf-8")
 OLLAMA = (DOCS / "ollama.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [*sorted(claude.HONOURED | claude.IGNORED), *claude.EMPTY, BILLING_HEADER])
+@pytest.mark.parametrize("name", [*sorted(claude.HONOURED | claude.IGNORED), *claude.NOT_OFFERED, BILLING_HEADER])
 def test_what_claude_md_names(name: str) -> None:
     assert f"`{name}`" in CLAUDE
 
@@ -21,8 +21,8 @@ def test_what_claude_md_names(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *sorted(ollama.HONOURED_IN_CHAT | ollama.HONOURED_IN_GENERATE | ollama.IGNORED | ollama.EMPTY),
-        *sorted(ollama_options.HONOURED | ollama_options.IGNORED | set(ollama_options.NEUTRAL)),
+        *sorted(ollama.HONOURED_IN_CHAT | ollama.HONOURED_IN_GENERATE | ollama.IGNORED | set(ollama.NOT_OFFERED)),
+        *sorted(ollama_options.HONOURED | ollama_options.IGNORED | set(ollama_options.NOT_OFFERED)),
         VERSION,
     ],
 )
@@ -41,7 +41,6 @@ def test_the_routes_that_are_not_there_are_told(route: str) -> None:
         ("temperature", ollama_options.TEMPERATURE),
         ("top_p", ollama_options.TOP_P),
         ("top_k", ollama_options.TOP_K),
-        *ollama_options.NEUTRAL.items(),
     ],
 )
 def test_defaults_are_told(name: str, value: float) -> None:
