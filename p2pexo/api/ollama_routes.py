@@ -17,8 +17,17 @@ from p2pexo.api.exchange import json_response, read_json
 from p2pexo.api.lifetime import lifetime_of
 from p2pexo.api.ollama import OllamaCall, Purpose, read_chat, read_generate
 from p2pexo.api.ollama_models import running, show, tags
-from p2pexo.api.ollama_wire import MEDIA_TYPE, OllamaStream, Said, Shape, Voice, chat_shape, generate_shape, whole
-from p2pexo.api.ollama_wire import timestamp as timestamp_of
+from p2pexo.api.ollama_wire import (
+    MEDIA_TYPE,
+    OllamaStream,
+    Said,
+    Shape,
+    Voice,
+    chat_shape,
+    generate_shape,
+    timestamp,
+    whole,
+)
 from p2pexo.api.page import PROBE_REPLY
 from p2pexo.api.streaming import stream
 from p2pexo.generation.errors import ModelNotFoundError, from_report
@@ -119,7 +128,7 @@ async def _seen_gone(cluster: Cluster, ids: set[str]) -> None:
 
 
 def _add_models(app: Quart, cluster: Cluster) -> None:
-    modified_at = timestamp_of(datetime.now(UTC))
+    modified_at = timestamp(datetime.now(UTC))
 
     async def list_models() -> Response:
         return _json(tags(cluster.cards(), modified_at))
