@@ -186,8 +186,7 @@ class Node:
         if sighting.fingerprint != self._cluster.fingerprint:
             self._notices.add_stranger(sighting)
             return
-        for address in sighting.addresses:
-            self._overlay.add_address(address, sighting.peer)
+        self._overlay.add_sighting(sighting.peer, sighting.addresses)
 
 
 def access_rules(settings: NodeSettings) -> AccessRules:

@@ -66,6 +66,7 @@ class TestE2Homes:
             clone.environment = original.environment
             try:
                 clone.start()
+                clone.wait_until_up()
                 wait_for(
                     "somebody says that a home was copied",
                     lambda: any(COPIED in line for node in cluster.nodes for line in node.snapshot().warnings),
