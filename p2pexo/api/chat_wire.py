@@ -112,7 +112,7 @@ class ChatStream:
         logprobs: tuple[TokenLogprobs, ...] = (),
         finish_reason: str | None = None,
     ) -> bytes:
-        told = {
+        told: dict[str, object] = {
             "index": choice.index,
             "delta": delta,
             "logprobs": openai_logprobs(logprobs) if logprobs else None,
