@@ -1,4 +1,5 @@
 from types import SimpleNamespace
+from typing import Any
 
 import trio
 import trio.testing
@@ -41,8 +42,9 @@ class Machine:
 
 def test_a_peer_that_reads_nothing_is_cut_off_soon_after_the_last_word():
     async def main():
-        connection = Stuck()
-        controls = Controls(Machine(), lambda actions: None, hello_within_s=4.0)
+        connection: Any = Stuck()
+        machine: Any = Machine()
+        controls = Controls(machine, lambda actions: None, hello_within_s=4.0)
         async with trio.open_nursery() as nursery:
             controls.connected(connection, nursery)
             await trio.testing.wait_all_tasks_blocked()

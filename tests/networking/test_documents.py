@@ -25,15 +25,17 @@ def documents(me, incarnation=1, process=1):
     return Documents(me, Life(incarnation, process), sign_as(me), verify, settings)
 
 
-def apply(reader, delta, now=0.0):
-    return reader.take(now, reader.read(delta))
+def apply(reader, *deltas, now=0.0):
+    """Whether any of them brought news."""
+    news = [reader.take(now, reader.read(delta)) for delta in deltas]
+    return any(news)
 
 
 def catch_up(reader, writer, owners, now=0.0):
     """One digest from the reader, and what the writer sends for it."""
     deltas = writer.missing_in(reader.digest(owners), owners)
     for delta in deltas:
-        apply(reader, delta, now)
+        apply(reader, delta, now=now)
     return deltas
 
 
@@ -255,7 +257,7 @@ def test_copies_become_equal_whatever_is_lost_doubled_or_late(seed):
         sent += a.write({key: value}, volatile=random.random() < 0.5)
         for other in others:
             for delta in random.sample(sent, min(len(sent), 3)):
-                apply(other, delta, float(step))
+                apply(other, delta, now=float(step))
         if random.random() < 0.1:
             reader, writer = random.sample(others, 2)
             catch_up(reader, writer, [A], now=float(step))

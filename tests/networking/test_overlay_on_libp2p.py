@@ -43,11 +43,12 @@ def test_a_pair_finds_together_and_each_knows_what_the_other_tells(tmp_path: Pat
                 one.set_fact("name", b"desk")
                 other.add_address(here.addresses[0])
                 async for view in other.views():
-                    member = view.member(one.me)
-                    if member and view.leader and view.facts[one.me] == {"name": b"desk"}:
+                    if view.member(one.me) and view.leader and view.facts[one.me] == {"name": b"desk"}:
                         break
+            member = other.view.member(one.me)
+            assert member is not None
             assert member.proven == here.addresses
-            assert view.warnings == ()
+            assert other.view.warnings == ()
             nursery.cancel_scope.cancel()
 
     trio.run(main)
