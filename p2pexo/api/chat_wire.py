@@ -7,7 +7,7 @@ from attrs import define, field, frozen
 
 from p2pexo.api.errors import openai_error
 from p2pexo.api.said import HeldLogprobs
-from p2pexo.api.sse import KEEP_ALIVE, comment, data
+from p2pexo.api.sse import KEEP_ALIVE, data, meanwhile
 from p2pexo.api.usage import openai_usage, total_usage
 from p2pexo.generation.events import (
     Delta,
@@ -61,12 +61,8 @@ class ChatStream:
     def encode(self, event: Event) -> bytes:
         """The bytes that tell this event; empty when there is nothing to tell yet."""
         match event:
-            case Waiting(reason):
-                return comment(reason)
-            case Progress(processed, total):
-                return comment(f"prefill {processed}/{total}")
-            case Started():
-                return b""
+            case Waiting() | Progress() | Started():
+                return meanwhile(event)
             case Delta():
                 return self._delta(event)
             case Finished():

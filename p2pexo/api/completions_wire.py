@@ -9,7 +9,7 @@ from p2pexo.api.chat_whole import gather
 from p2pexo.api.chat_wire import DONE, Envelope
 from p2pexo.api.errors import openai_error
 from p2pexo.api.said import HeldLogprobs
-from p2pexo.api.sse import KEEP_ALIVE, comment, data
+from p2pexo.api.sse import KEEP_ALIVE, data, meanwhile
 from p2pexo.api.usage import openai_usage, total_usage
 from p2pexo.generation.events import (
     Delta,
@@ -45,12 +45,8 @@ class CompletionStream:
     def encode(self, event: Event) -> bytes:
         """The bytes that tell this event; empty when there is nothing to tell yet."""
         match event:
-            case Waiting(reason):
-                return comment(reason)
-            case Progress(processed, total):
-                return comment(f"prefill {processed}/{total}")
-            case Started():
-                return b""
+            case Waiting() | Progress() | Started():
+                return meanwhile(event)
             case Delta():
                 return self._delta(event)
             case Finished():

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from p2pexo.api.errors import openai_error
 from p2pexo.api.responses import Asked, ResponsesCall
 from p2pexo.api.responses_output import Item, Output, WireEvent
-from p2pexo.api.sse import KEEP_ALIVE, comment, data, event
+from p2pexo.api.sse import KEEP_ALIVE, data, event, meanwhile
 from p2pexo.generation.errors import EngineError, ErrorReport, from_report
 from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Progress, Started, Usage, Waiting
 
@@ -62,12 +62,8 @@ class ResponsesStream:
 
     def _tell(self, event: Event) -> bytes:
         match event:
-            case Waiting(reason):
-                return comment(reason)
-            case Progress(processed, total):
-                return comment(f"prefill {processed}/{total}")
-            case Started():
-                return b""
+            case Waiting() | Progress() | Started():
+                return meanwhile(event)
             case Delta():
                 return self._send_all(self.output.add(event))
             case Finished():

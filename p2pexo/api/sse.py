@@ -1,5 +1,7 @@
 """Server-sent events: data, named or not, and comments."""
 
+from p2pexo.generation.events import Progress, Started, Waiting
+
 MEDIA_TYPE = "text/event-stream; charset=utf-8"
 
 STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -19,6 +21,17 @@ def event(name: str, payload: bytes) -> bytes:
 def comment(text: str) -> bytes:
     """A line that clients skip; shows people and proxies that the stream is alive."""
     return b": " + " ".join(text.split()).encode() + b"\n\n"
+
+
+def meanwhile(event: Waiting | Progress | Started) -> bytes:
+    """What a client that waits for the first token is told, in dialects that take comments."""
+    match event:
+        case Waiting(reason):
+            return comment(reason)
+        case Progress(processed, total):
+            return comment(f"prefill {processed}/{total}")
+        case Started():
+            return b""
 
 
 KEEP_ALIVE = comment("keep-alive")
