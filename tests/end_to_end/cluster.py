@@ -70,8 +70,8 @@ class RealNode:
         with (self.home.parent / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command,
-                env=inherited | self.environment,
-                stdin=subprocess.DEVNULL,
+                env=inherited | self.environment | {"P2PEXO_EXIT_WITH_PARENT": "1"},
+                stdin=subprocess.PIPE,  # ends with this process, however that ends, and then so does the node
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
