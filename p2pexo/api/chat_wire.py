@@ -1,5 +1,6 @@
 """OpenAI Chat Completions, outwards: events become chunks of a stream. Pure."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 import orjson
@@ -48,15 +49,8 @@ class _Choice:
     logprobs: HeldLogprobs = field(factory=HeldLogprobs)
 
 
-@define
-class ChatStream:
-    """Server-sent events of one streamed answer. ``encode`` is fed every event once, in order."""
-
-    envelope: Envelope
-    include_usage: bool = False
-    choices: int = 1
-    _choices: dict[int, _Choice] = field(factory=dict[int, _Choice], init=False)
-    _usages: dict[int, Usage] = field(factory=dict[int, Usage], init=False)
+class ChunkStream(ABC):
+    """A stream of chunks that ends with ``[DONE]``, as Chat Completions and legacy Completions both are."""
 
     def encode(self, event: Event) -> bytes:
         """The bytes that tell this event; empty when there is nothing to tell yet."""
@@ -72,6 +66,23 @@ class ChatStream:
 
     def keep_alive(self) -> bytes:
         return KEEP_ALIVE
+
+    @abstractmethod
+    def _delta(self, event: Delta) -> bytes: ...
+
+    @abstractmethod
+    def _finish(self, event: Finished) -> bytes: ...
+
+
+@define
+class ChatStream(ChunkStream):
+    """Server-sent events of one streamed answer. ``encode`` is fed every event once, in order."""
+
+    envelope: Envelope
+    include_usage: bool = False
+    choices: int = 1
+    _choices: dict[int, _Choice] = field(factory=dict[int, _Choice], init=False)
+    _usages: dict[int, Usage] = field(factory=dict[int, Usage], init=False)
 
     def _delta(self, event: Delta) -> bytes:
         choice = self._choice(event.choice)

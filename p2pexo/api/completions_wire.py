@@ -6,29 +6,24 @@ import orjson
 from attrs import define, field
 
 from p2pexo.api.chat_whole import gather
-from p2pexo.api.chat_wire import DONE, Envelope
-from p2pexo.api.errors import openai_error
+from p2pexo.api.chat_wire import DONE, ChunkStream, Envelope
 from p2pexo.api.said import HeldLogprobs
-from p2pexo.api.sse import KEEP_ALIVE, data, meanwhile
+from p2pexo.api.sse import data
 from p2pexo.api.usage import openai_usage, total_usage
 from p2pexo.generation.events import (
     Delta,
     Event,
-    Failed,
     Finished,
     FinishReason,
-    Progress,
-    Started,
     TokenLogprobs,
     Usage,
-    Waiting,
 )
 
 KIND = "text_completion"
 
 
 @define
-class CompletionStream:
+class CompletionStream(ChunkStream):
     """Server-sent events of the answers to all prompts, side by side. ``encode`` is fed every event once, in order."""
 
     envelope: Envelope
@@ -41,21 +36,6 @@ class CompletionStream:
 
     def __attrs_post_init__(self) -> None:
         self._choices = [_Choice(index, echo) for index, echo in enumerate(self.echoes)]
-
-    def encode(self, event: Event) -> bytes:
-        """The bytes that tell this event; empty when there is nothing to tell yet."""
-        match event:
-            case Waiting() | Progress() | Started():
-                return meanwhile(event)
-            case Delta():
-                return self._delta(event)
-            case Finished():
-                return self._finish(event)
-            case Failed(error):
-                return data(orjson.dumps(openai_error(error))) + DONE
-
-    def keep_alive(self) -> bytes:
-        return KEEP_ALIVE
 
     def _delta(self, event: Delta) -> bytes:
         choice = self._choices[event.choice]
