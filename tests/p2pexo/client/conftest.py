@@ -2,14 +2,14 @@
 
 import socket
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
 from attrs import define, field
+from scripted_generator import Script, ScriptedGenerator
 
 from p2pexo.api.app import create_app
 from p2pexo.api.guard import AccessRules
@@ -20,8 +20,6 @@ from p2pexo.generation.errors import ModelNotFoundError
 from p2pexo.generation.events import Delta, Event, Finished, FinishReason, Started, Usage, Waiting
 from p2pexo.generation.request import Request
 from p2pexo.models.card import Card
-
-Script = Callable[[Request], AsyncIterator[Event]]
 
 CARD = Card("tests/Parrot-135M", "1", "llama", 30, 576, 8192, 1, 1, 1, 1, description="repeats")
 
@@ -34,31 +32,6 @@ async def parrot(request: Request) -> AsyncIterator[Event]:
     for index, word in enumerate(words):
         yield Delta(index, (index,), word if index == 0 else f" {word}")
     yield Finished(FinishReason.STOP, Usage(7, len(words) + 1))
-
-
-@define
-class ScriptedGenerator:
-    script: Script
-    requests: list[Request] = field(factory=list)
-    cancelled: threading.Event = field(factory=threading.Event)
-
-    @asynccontextmanager
-    async def generate(self, request: Request) -> AsyncGenerator[trio.MemoryReceiveChannel[Event]]:
-        self.requests.append(request)
-        send, receive = trio.open_memory_channel[Event](0)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell, request, send)
-            yield receive
-            nursery.cancel_scope.cancel()
-
-    async def _tell(self, request: Request, events: trio.MemorySendChannel[Event]) -> None:
-        try:
-            with events:
-                async for event in self.script(request):
-                    await events.send(event)
-        except trio.Cancelled:
-            self.cancelled.set()
-            raise
 
 
 def placement(state: str, progress: float = 1.0, reason: str = "") -> PlacementView:
