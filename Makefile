@@ -19,8 +19,9 @@ lint: install
 types: install
 	$(RUN)pyright
 
+# Two processes, each with whole files; more by ARGS="-n 8". In the files' order, since the slow ones come first.
 unit: install
-	$(RUN)pytest $(ARGS)
+	$(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # LangChain's standard suites, on a real ring; minutes long, so not part of `make test`.
 langchain: install
