@@ -1,0 +1,143 @@
+"""What a newcomer and a member say to each other before the newcomer is in, and how it becomes bytes.
+
+Everything here may come from a stranger: lengths are bounded, and text that is shown to people is cleaned.
+"""
+
+from base64 import b64decode, b64encode
+from enum import StrEnum
+from typing import Any, cast
+
+import orjson
+from attrs import Attribute, field, frozen
+from cattrs import BaseValidationError, transform_error
+from cattrs.preconf.orjson import make_converter
+from cattrs.strategies import configure_tagged_union
+
+from networking.identity import public_key_of
+from networking.transport import Address, PeerId
+
+PAIRING_VERSION = 1
+"""Raised when an older side could no longer take part."""
+
+MAX_MESSAGE_BYTES = 64 * 1024
+"""Raise it and a stranger can make us hold more memory; lower it and the lists of an old, large cluster don't fit."""
+
+NONCE_BYTES = 32
+HASH_BYTES = 32
+SIGNATURE_BYTES = 64
+
+_SHOWN_CHARACTERS = 64
+
+
+class MalformedPairingError(ValueError):
+    """The bytes are nothing that is said while pairing; the text lists what is wrong."""
+
+
+class Purpose(StrEnum):
+    JOIN = "join"
+    """Let me in; somebody has to approve it."""
+    RENEW = "renew"
+    """I was a member while you changed the secret; my key proves who I am."""
+
+
+def shown(text: str) -> str:
+    """Text of a stranger as it may be shown: one line of printable characters, not too long."""
+    return "".join(each for each in text if each.isprintable())[:_SHOWN_CHARACTERS].strip()
+
+
+def _sized(size: int) -> Any:
+    def check(_instance: object, attribute: "Attribute[bytes]", value: bytes) -> None:
+        if len(value) != size:
+            raise ValueError(f"{attribute.name} has {len(value)} bytes, not {size}")
+
+    return check
+
+
+def _check_peer(_instance: object, _attribute: object, peer: PeerId) -> None:
+    public_key_of(peer)
+
+
+@frozen
+class Ask:
+    """The newcomer's first words. The commitment binds it to a nonce that it does not tell yet."""
+
+    version: int
+    purpose: Purpose
+    peer: PeerId = field(validator=_check_peer)
+    name: str = field(converter=shown)
+    machine: str = field(converter=shown)
+    commitment: bytes = field(validator=_sized(HASH_BYTES))
+
+
+@frozen
+class Challenge:
+    """The member's answer. All that a stranger learns: the cluster's name, and a peer id that is announced anyway."""
+
+    version: int
+    peer: PeerId = field(validator=_check_peer)
+    cluster: str
+    nonce: bytes = field(validator=_sized(NONCE_BYTES))
+
+
+@frozen
+class Reveal:
+    """The newcomer's nonce, and its signature of everything said so far on this very channel."""
+
+    nonce: bytes = field(validator=_sized(NONCE_BYTES))
+    signature: bytes = field(validator=_sized(SIGNATURE_BYTES))
+
+
+@frozen
+class Proof:
+    """The member's signature of the same."""
+
+    signature: bytes = field(validator=_sized(SIGNATURE_BYTES))
+
+
+@frozen
+class Waiting:
+    """Nobody has decided yet; said every few seconds, so that a newcomer notices when the member is gone."""
+
+
+@frozen
+class Admission:
+    """Everything that makes a member of a newcomer. Only ever said to a peer that was approved, or is known."""
+
+    cluster: str
+    secret: bytes | None = field(repr=False)
+    number: int
+    """How often the cluster's secret has been changed."""
+    addresses: tuple[Address, ...] = ()
+    """Where the member that says it can be dialled."""
+    known: tuple[PeerId, ...] = ()
+    removed: tuple[PeerId, ...] = ()
+
+
+@frozen
+class Refusal:
+    """Why not. ``denied``: it was decided, so asking again at once is no use."""
+
+    reason: str = field(converter=shown)
+    denied: bool = False
+
+
+PairingMessage = Ask | Challenge | Reveal | Proof | Waiting | Admission | Refusal
+
+_converter = make_converter()
+_converter.register_unstructure_hook(bytes, lambda value: b64encode(value).decode())
+_converter.register_structure_hook(bytes, lambda value, _: b64decode(value, validate=True))
+configure_tagged_union(PairingMessage, _converter, tag_name="kind")
+
+
+def encode(message: PairingMessage) -> bytes:
+    return orjson.dumps(_converter.unstructure(message, unstructure_as=cast(Any, PairingMessage)))
+
+
+def decode(data: bytes) -> PairingMessage:
+    """The message that ``encode`` wrote. Raises MalformedPairingError."""
+    try:
+        return cast(PairingMessage, _converter.structure(orjson.loads(data), cast(Any, PairingMessage)))
+    except orjson.JSONDecodeError as error:
+        raise MalformedPairingError(f"not JSON: {error}") from error
+    except (BaseValidationError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise MalformedPairingError("; ".join(transform_error(error))) from error
