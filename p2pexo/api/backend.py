@@ -38,6 +38,10 @@ class Cluster(Protocol):
         """End a placement. Raises GenerationError."""
         ...
 
+    async def unload(self, model: str) -> None:
+        """End what requests placed of a model, once nobody uses it. Raises UnavailableError."""
+        ...
+
     def snapshot(self) -> ClusterSnapshot: ...
 
     def snapshots(self) -> AsyncIterator[ClusterSnapshot]:

@@ -6,9 +6,10 @@ from enum import Enum, auto
 from attrs import frozen
 
 from p2pexo.api.fields import Fields, Range
-from p2pexo.api.ollama_messages import read_messages, read_tools, refuse_pictures
+from p2pexo.api.ollama_messages import read_messages, read_pictures, read_tools
 from p2pexo.api.ollama_options import read_format, read_keep_alive, read_options, read_thinking
 from p2pexo.api.parameters import Parameters
+from p2pexo.api.pictures import Sight
 from p2pexo.generation.request import Message, Request, Role, Tool
 from p2pexo.generation.text import Prompt
 from p2pexo.models.card import Card
@@ -88,7 +89,7 @@ def _call(
     stream = body.boolean("stream", default=True)
     if not messages and raw_prompt is None:
         purpose = Purpose.UNLOAD if keep_alive == 0 else Purpose.LOAD
-        return OllamaCall(_loading(request_id, card), purpose, stream)
+        return OllamaCall(_loading(request_id, card, keep_alive), purpose, stream)
     request = Request(
         id=request_id,
         model=card.id,
@@ -101,13 +102,14 @@ def _call(
         top_logprobs=top_logprobs,
         thinking=thinking,
         raw_prompt=raw_prompt,
+        keep_alive_s=keep_alive,
     )
     return OllamaCall(request, Purpose.ANSWER, stream)
 
 
-def _loading(request_id: str, card: Card) -> Request:
+def _loading(request_id: str, card: Card, keep_alive: float | None) -> Request:
     """Whatever is asked brings the model up; this asks for nothing else."""
-    return Request(request_id, card.id, (Message(Role.USER, "load"),), max_tokens=0)
+    return Request(request_id, card.id, (Message(Role.USER, "load"),), max_tokens=0, keep_alive_s=keep_alive)
 
 
 def _top_logprobs(body: Fields) -> int | None:

@@ -1,15 +1,13 @@
 """Ollama's ``options``, ``format``, ``think`` and ``keep_alive``, inwards. Pure."""
 
-import re
 from collections.abc import Callable, Mapping
-from math import inf
 
 import orjson
 from attrs import frozen
 
-from p2pexo.api.fields import Fields, Range, as_text, shown
+from p2pexo.api.durations import read_duration
+from p2pexo.api.fields import Fields, Range, as_text
 from p2pexo.api.parameters import Parameters
-from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import FormatKind, OutputFormat, Sampling, Thinking
 
 HONOURED = frozenset(
@@ -70,11 +68,6 @@ TEMPERATURE, TOP_P, TOP_K = 0.8, 0.9, 40
 _PENALTIES = Range(-2, 2)
 _SEEDS = Range(-(2**63), 2**63 - 1)
 _LARGE = 2**31 - 1
-
-_UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_AMOUNT = r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)"
-_DURATION = re.compile(rf"-?(?:{_AMOUNT})+")
-_SECONDS = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 @frozen
@@ -153,26 +146,17 @@ def read_thinking(body: Fields) -> Thinking | None:
 
 
 def read_keep_alive(body: Fields) -> float | None:
-    """Seconds that a model shall stay loaded after its last use; infinity for ever, None when nothing is said."""
+    """Seconds that a model shall stay loaded after its last use; negative for ever, None when nothing is said."""
     value = body.get("keep_alive")
     if value is None:
         return None
     seconds = _seconds(value)
     if seconds is None:
-        raise InvalidRequestError(
-            f"keep_alive: expected seconds, or a duration such as 5m, got {shown(value)}", param="keep_alive"
-        )
-    return inf if seconds < 0 else seconds
+        raise body.wrong("keep_alive", "seconds, or a duration such as 5m")
+    return seconds
 
 
 def _seconds(value: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    if not isinstance(value, str):
-        return None
-    if _SECONDS.fullmatch(value):
-        return float(value)
-    if not _DURATION.fullmatch(value):
-        return None
-    seconds = sum(float(amount) * _UNITS_S[unit] for amount, unit in re.findall(_AMOUNT, value))
-    return -seconds if value.startswith("-") else seconds
+    return read_duration(value) if isinstance(value, str) else None

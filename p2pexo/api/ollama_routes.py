@@ -2,12 +2,10 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import orjson
-import trio
 from quart import Quart, Response, request
 
 from p2pexo.api.answers import start_answer
@@ -30,7 +28,7 @@ from p2pexo.api.ollama_wire import (
 )
 from p2pexo.api.page import PROBE_REPLY
 from p2pexo.api.streaming import stream
-from p2pexo.generation.errors import ModelNotFoundError, from_report
+from p2pexo.generation.errors import from_report
 from p2pexo.generation.events import Failed
 from p2pexo.generation.request import Request
 
@@ -38,9 +36,6 @@ PREFIXES = ("/api", "/ollama/api")
 
 VERSION = "0.13.0"
 """Of Ollama, whose API these routes speak: clients refuse what they take for an older one."""
-
-UNLOAD_PATIENCE_S = 5.0
-"""How long the reply to an unload may wait until the model is seen to be gone."""
 
 _NO_STORE = "models can't be pulled, copied, made or deleted by this API yet; p2pexo models lists those that there are"
 _NO_EMBEDDINGS = "embeddings are not offered: no model here makes them"
@@ -95,7 +90,7 @@ class _Conversations:
                 await self._load(call.request)
                 return json_response(voice.line(Said(), done=True, done_reason="load"))
             case Purpose.UNLOAD:
-                await _unload(self._cluster, call.request.model)
+                await self._cluster.unload(call.request.model)
                 return json_response(voice.line(Said(), done=True, done_reason="unload"))
             case Purpose.ANSWER:
                 answer = start_answer(self._generator, call.request, lifetime_of(request))
@@ -107,24 +102,6 @@ class _Conversations:
         async for event in start_answer(self._generator, loading, lifetime_of(request)):
             if isinstance(event, Failed):
                 raise from_report(event.error)
-
-
-async def _unload(cluster: Cluster, model: str) -> None:
-    """End the placements that requests brought about. One that a user made by command stays."""
-    placements = cluster.snapshot().placements
-    ended = {each.id for each in placements if each.model == model and not each.by_user and each.state != "failed"}
-    for id in ended:
-        with suppress(ModelNotFoundError):
-            await cluster.delete(id)
-    if ended:
-        with trio.move_on_after(UNLOAD_PATIENCE_S):
-            await _seen_gone(cluster, ended)
-
-
-async def _seen_gone(cluster: Cluster, ids: set[str]) -> None:
-    async for snapshot in cluster.snapshots():
-        if ids.isdisjoint(each.id for each in snapshot.placements):
-            return
 
 
 def _add_models(app: Quart, cluster: Cluster) -> None:
@@ -139,7 +116,7 @@ def _add_models(app: Quart, cluster: Cluster) -> None:
         return _json(show(cluster.resolve_model(name), modified_at))
 
     async def list_running() -> Response:
-        return _json(running(cluster.snapshot(), cluster.cards()))
+        return _json(running(cluster.snapshot(), cluster.cards(), datetime.now(UTC)))
 
     async def version() -> Response:
         return _json({"version": VERSION})

@@ -12,6 +12,7 @@ from networking.transport import PeerId, TransportError
 from p2pexo.generation.codec import DecodeError, converter, decode, encode
 from p2pexo.generation.errors import ErrorReport, UnavailableError, from_report
 from p2pexo.models.card import Card
+from p2pexo.ring.plan import Epoch
 
 COMMAND_PROTOCOL = "/p2pexo/command/1"
 
@@ -44,7 +45,18 @@ class DeleteCommand:
     seen_term: int = 0
 
 
-Command = PlaceCommand | DeleteCommand
+@frozen
+class ReleaseCommand:
+    """End a placement that requests brought about and nobody uses, as the node of its stage 0 knows."""
+
+    placement_id: str
+    epoch: Epoch
+    """That of the ring whose use is known: one that was formed anew since may be used."""
+    reason: str
+    seen_term: int = 0
+
+
+Command = PlaceCommand | DeleteCommand | ReleaseCommand
 
 
 @frozen

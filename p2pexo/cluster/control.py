@@ -11,6 +11,7 @@ from p2pexo.cluster.describe import describe
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.seams import Store
 from p2pexo.cluster.snapshot import ClusterSnapshot
+from p2pexo.cluster.unloading import unload
 from p2pexo.generation.errors import ModelNotFoundError
 from p2pexo.models.card import Card
 from p2pexo.models.catalogue import Catalogue
@@ -63,6 +64,10 @@ class Control:
     async def delete(self, placement_id: str) -> None:
         """Raises ModelNotFoundError if there is no such placement."""
         await send_command(self._overlay, DeleteCommand(placement_id))
+
+    async def unload(self, model: str) -> None:
+        """End what requests placed of a model, once nobody uses it; nobody's answer ends. Raises UnavailableError."""
+        await unload(self._overlay, model)
 
     def snapshot(self) -> ClusterSnapshot:
         snapshot = describe(self._overlay.view, cluster_name=self._cluster_name, open_cluster=self._open_cluster)

@@ -58,6 +58,8 @@ def _member(cluster: Cluster, member: Member) -> MemberView:
 
 
 def _placement(cluster: Cluster, placement: Placement, *, failed: str | None = None) -> PlacementView:
+    stay = None if placement.by_user else cluster.stay_of(placement)
+    leaves = stay is not None and stay.keep_alive_s >= 0
     stages = tuple(_stage(cluster, placement, rank) for rank in range(len(placement.stages)))
     state, reason = ("failed", failed) if failed is not None else state_of(cluster, placement)
     return PlacementView(
@@ -69,6 +71,8 @@ def _placement(cluster: Cluster, placement: Placement, *, failed: str | None = N
         reason=reason,
         by_user=placement.by_user,
         stages=stages,
+        keep_alive_s=stay.keep_alive_s if stay and leaves else None,
+        idle_since=stay.idle_since if stay and leaves else None,
     )
 
 

@@ -8,6 +8,7 @@ from p2pexo.ring.stage import StageStatus, shorten
 
 NODE_KEY = "node"
 MODELS_KEY = "models"
+STAYS_KEY = "stays"
 STAGE_KEY_PREFIX = "stage/"
 """Followed by ``<placement id>/<rank>``."""
 
@@ -54,6 +55,24 @@ class StageFact:
 
 
 @frozen
+class StayFact:
+    """How long a placement that requests brought about stays. As the node of its stage 0 tells it."""
+
+    placement_id: str
+    keep_alive_s: float
+    """After its last use; negative means for ever."""
+    idle_since: float | None = None
+    """Wall clock seconds of that node, for people; None while it is used, or being formed."""
+
+
+@frozen
+class StaysFact:
+    """Of all such placements whose stage 0 a node runs."""
+
+    stays: tuple[StayFact, ...] = field(default=(), converter=tuple)
+
+
+@frozen
 class Deletion:
     """A placement that somebody ended. Kept for an hour, so that no worker's report brings it back."""
 
@@ -64,6 +83,13 @@ class Deletion:
     goes by the holder's own monotonic clock."""
     failed: Placement | None = None
     """The placement as it last was, if it ended because it could not run."""
+    idle: bool = False
+    """True if it ended because nobody used it: whoever asks for the model gets it placed again."""
+
+    @property
+    def was_asked_for(self) -> bool:
+        """Whether somebody wanted the model to stop."""
+        return self.failed is None and not self.idle
 
 
 @frozen
@@ -101,12 +127,15 @@ __all__ = [
     "MODELS_KEY",
     "NODE_KEY",
     "STAGE_KEY_PREFIX",
+    "STAYS_KEY",
     "Deletion",
     "Epoch",
     "ModelsFact",
     "NodeFacts",
     "Placements",
     "StageFact",
+    "StayFact",
+    "StaysFact",
     "Trouble",
     "stage_key",
 ]

@@ -16,6 +16,7 @@ from p2pexo.cluster.commands import (
     DeleteCommand,
     NotLeading,
     PlaceCommand,
+    ReleaseCommand,
     Reply,
     decode_command,
     encode_reply,
@@ -104,6 +105,8 @@ class Leader:
             return NotLeading(cluster.leader)
         if isinstance(command, DeleteCommand):
             placements, id = delete(cluster, command), command.placement_id
+        elif isinstance(command, ReleaseCommand):
+            placements, id = release(cluster, command), command.placement_id
         else:
             placements, id = place(cluster, command, self._card(cluster, command))
         try:
@@ -148,6 +151,18 @@ def delete(cluster: Cluster, command: DeleteCommand) -> Placements:
         ids = ", ".join(each.id for each in placements.placements) or "none"
         raise ModelNotFoundError(f"there is no placement {command.placement_id!r}; there are: {ids}", param="id")
     return edit.delete(placements, Deletion(command.placement_id, "deleted on request", time()))
+
+
+def release(cluster: Cluster, command: ReleaseCommand) -> Placements:
+    """Raises InvalidRequestError for a placement that has become a person's own, or whose ring was formed anew."""
+    placements = cluster.placements
+    placement = placements.find(command.placement_id)
+    if placement is None:
+        return placements
+    if placement.by_user or placement.epoch != command.epoch:
+        reason = "somebody asked for it" if placement.by_user else f"its ring is now that of epoch {placement.epoch}"
+        raise InvalidRequestError(f"placement {placement.id} stays: {reason}", param="id")
+    return edit.delete(placements, Deletion(placement.id, command.reason, time(), idle=True))
 
 
 def _keep(placements: Placements, existing: Placement, command: PlaceCommand) -> Placements:

@@ -5,11 +5,22 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import structlog
-from attrs import frozen
+from attrs import field, frozen
 
 from networking.membership import MemberState
 from networking.view import Member, View
-from p2pexo.cluster.facts import MODELS_KEY, NODE_KEY, STAGE_KEY_PREFIX, ModelsFact, NodeFacts, Placements, StageFact
+from p2pexo.cluster.facts import (
+    MODELS_KEY,
+    NODE_KEY,
+    STAGE_KEY_PREFIX,
+    STAYS_KEY,
+    ModelsFact,
+    NodeFacts,
+    Placements,
+    StageFact,
+    StayFact,
+    StaysFact,
+)
 from p2pexo.generation.codec import DecodeError, decode
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import Placement
@@ -35,6 +46,7 @@ class Cluster:
     models: Mapping[str, ModelsFact]
     stages: Mapping[StageKey, StageFact]
     placements: Placements
+    stays: Mapping[str, StaysFact] = field(factory=dict[str, StaysFact])
 
     @property
     def i_lead(self) -> bool:
@@ -75,6 +87,11 @@ class Cluster:
             and fact.status.epoch == placement.epoch
         )
 
+    def stay_of(self, placement: Placement) -> StayFact | None:
+        """What the node of its stage 0 tells of how long it stays; None if it doesn't leave by itself."""
+        told = self.stays.get(placement.first_peer, StaysFact())
+        return next((each for each in told.stays if each.placement_id == placement.id), None)
+
     def reserved_on(self, peer: str, *, besides: str = "") -> int:
         """Bytes that placements other than ``besides`` have reserved on a peer."""
         return sum(
@@ -108,6 +125,7 @@ def observe(view: View) -> Cluster:
             if key.startswith(STAGE_KEY_PREFIX) and (fact := read(value, StageFact)) is not None
         },
         placements=read_placements(view.payload),
+        stays=_one_of_each(documents, STAYS_KEY, StaysFact),
     )
 
 

@@ -53,6 +53,10 @@ class PlacementView:
     reason: str
     by_user: bool
     stages: tuple[StageView, ...]
+    keep_alive_s: float | None = None
+    """How long it stays after its last use; None: until somebody deletes it."""
+    idle_since: float | None = None
+    """Unix seconds of its last use; None while it is used, or where it doesn't matter."""
 
 
 @frozen

@@ -130,3 +130,6 @@ class Request:
     """None: as the model's template likes."""
     raw_prompt: Prompt | None = None
     """Text to go on from, without a chat template; then ``messages`` is empty."""
+    keep_alive_s: float | None = None
+    """How long a model that requests brought about stays after this one; negative: until somebody deletes it. None: as it
+    was said before."""

@@ -26,6 +26,7 @@ from p2pexo.cluster.chronicle import keep_chronicle
 from p2pexo.cluster.control import Control
 from p2pexo.cluster.facts import NodeFacts
 from p2pexo.cluster.fetching import in_thread
+from p2pexo.cluster.idle_rings import IdleRings
 from p2pexo.cluster.keeper import Surroundings
 from p2pexo.cluster.leader import Leader
 from p2pexo.cluster.placements import merge_payloads
@@ -86,7 +87,8 @@ class Node:
             open_cluster=cluster.open,
             notices=self._notices.lines,
         )
-        self._host = Host(self._overlay, self._worker.first_stage)
+        self._idle_rings = IdleRings(self._overlay, settings.keep_alive)
+        self._host = Host(self._overlay, self._worker.first_stage, self._idle_rings)
         router_settings = RouterSettings(autoload=settings.autoload, load_timeout_s=settings.load_timeout)
         self._app = create_app(
             Router(self._overlay, self._control, router_settings),
@@ -129,7 +131,8 @@ class Node:
         )
         self._api_url = url
         log.info("serving", url=reachable_url(url, stage_hosts(self.settings)))
-        for duty in (self._reporter.run, self._leader.run, self._worker.run, partial(keep_chronicle, self._overlay)):
+        runs = (self._reporter.run, self._leader.run, self._worker.run, self._idle_rings.run)
+        for duty in (*runs, partial(keep_chronicle, self._overlay)):
             duties.start_soon(duty)
         if self.settings.mdns and not is_loopback_only(self.settings):
             discovery = Discovery(self._sighting(), self._seen, service=SERVICE)

@@ -12,7 +12,14 @@ from attrs import field, frozen
 from cyclopts import Group, Parameter, Token
 
 from p2pexo.api.guard import is_loopback
-from p2pexo.node.values import MemoryBudget, SettingsError, parse_duration, parse_listen_address, parse_peer_address
+from p2pexo.node.values import (
+    MemoryBudget,
+    SettingsError,
+    parse_duration,
+    parse_keep_alive,
+    parse_listen_address,
+    parse_peer_address,
+)
 
 _NODE = Group("This node", sort_key=1)
 _CLUSTER = Group("Cluster", sort_key=2)
@@ -146,6 +153,12 @@ class NodeSettings:
 
     load_timeout: Annotated[float, _option(_MODELS, metavar="SECONDS", converter=_one(parse_duration))] = 600
     """How long a request waits for its model to be loaded, as 90s or 10m. Lower it and clients hear of trouble sooner; too low, and large models never get their first answer."""
+
+    keep_alive: Annotated[
+        float,
+        _option(_MODELS, metavar="DURATION", converter=_one(parse_keep_alive), allow_leading_hyphen=True),
+    ] = 300
+    """How long a model that a request loaded stays after its last use, as 5m or 300; 0 ends it after each use, -1 keeps it until somebody deletes it. Raise it and fewer requests wait for a load; lower it and memory is free for other models sooner. The node that runs the model's first stage decides, and a request may say otherwise (Ollama's keep_alive)."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _option(_LOG)] = "info"
     """The least that is worth a line. With debug there are several lines a second, and a node may feel slower."""

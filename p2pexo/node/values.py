@@ -6,6 +6,8 @@ from typing import Self
 
 from attrs import field, frozen
 
+from p2pexo.api.durations import read_duration
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
@@ -40,6 +42,14 @@ def parse_duration(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not a duration; write one like 90s, 10m or 1h")
     return float(match[1]) * _SECONDS[(match[2] or "s").lower()]
+
+
+def parse_keep_alive(text: str) -> float:
+    """Seconds, negative for ever, as Ollama reads them. Raises ValueError."""
+    seconds = read_duration(text.strip())
+    if seconds is None:
+        raise ValueError(f"{text!r} is not a duration; write one like 5m or 300, 0 for none, or -1 for ever")
+    return seconds
 
 
 @frozen

@@ -7,6 +7,7 @@ import trio
 
 from networking.overlay import Overlay
 from networking.transport import Stream, StreamClosedError
+from p2pexo.cluster.idle_rings import IdleRings
 from p2pexo.cluster.observed import observe
 from p2pexo.cluster.seams import Stage
 from p2pexo.generation.codec import DecodeError, decode, encode_event
@@ -21,9 +22,11 @@ FirstStage = Callable[[str], Stage | None]
 class Host:
     """Serves as soon as it is made. Which attempt at a request counts is the stage's own business."""
 
-    def __init__(self, overlay: Overlay, first_stage: FirstStage) -> None:
+    def __init__(self, overlay: Overlay, first_stage: FirstStage, rings: IdleRings) -> None:
+        """``rings`` is told which are in use."""
         self._overlay = overlay
         self._first_stage = first_stage
+        self._rings = rings
         overlay.serve_streams(GENERATE_PROTOCOL, self._serve)
 
     async def _serve(self, stream: Stream) -> None:
@@ -46,13 +49,15 @@ class Host:
 
     async def _relay(self, call: GenerateCall, stream: Stream) -> None:
         """Raises RingBrokenError or PlacementDeletedError if the stage goes before the answer is complete."""
-        async with self._stage(call.placement_id).generate(call.request) as events:
-            async for event in events:
-                if _is_broken(event):
-                    self._raise_if_deleted(call.placement_id)
-                await stream.send(encode_event(event))
-                if isinstance(event, Finished | Failed):
-                    return
+        stage, request = self._stage(call.placement_id), call.request
+        with self._rings.use(call.placement_id, request.keep_alive_s):
+            async with stage.generate(request) as events:
+                async for event in events:
+                    if _is_broken(event):
+                        self._raise_if_deleted(call.placement_id)
+                    await stream.send(encode_event(event))
+                    if isinstance(event, Finished | Failed):
+                        return
         self._raise_if_deleted(call.placement_id)
         raise RingBrokenError(f"stage 0 of placement {call.placement_id} ended in the middle of the answer")
 
@@ -65,7 +70,7 @@ class Host:
 
     def _raise_if_deleted(self, placement_id: str) -> None:
         deletion = observe(self._overlay.view).placements.deletion_of(placement_id)
-        if deletion is not None and deletion.failed is None:
+        if deletion is not None and deletion.was_asked_for:
             raise PlacementDeletedError(f"the model was stopped: {deletion.reason}")
 
 

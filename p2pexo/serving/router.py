@@ -106,7 +106,7 @@ class Router:
 
     def _raise_if_deleted(self, placement: Placement) -> None:
         deletion = observe(self._overlay.view).placements.deletion_of(placement.id)
-        if deletion is not None and deletion.failed is None:
+        if deletion is not None and deletion.was_asked_for:
             raise PlacementDeletedError(f"{placement.model} was stopped: {deletion.reason}")
 
 

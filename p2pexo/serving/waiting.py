@@ -66,7 +66,7 @@ class RingFinder:
             case Pending():
                 self._follow(route.placement)
                 await self._tell(route.reason)
-            case _ if self._followed is None:
+            case _ if self._followed is None or self._has_left(cluster):
                 await self._autoload()
             case _:
                 self._raise_if_ended(cluster)
@@ -82,6 +82,11 @@ class RingFinder:
     def _follow(self, placement: Placement) -> Placement:
         self._followed = placement.id
         return placement
+
+    def _has_left(self, cluster: Cluster) -> bool:
+        """Whether it went because nobody used it, in the moment that this request came."""
+        deletion = cluster.placements.deletion_of(self._followed or "")
+        return deletion is not None and deletion.idle
 
     def _raise_if_ended(self, cluster: Cluster) -> None:
         """Not being placed may only mean that nobody leads, or that our facts are old; a deletion is certain."""

@@ -19,6 +19,7 @@ from networking.simulation import simulate
 from networking.transport import Address, PeerId
 from p2pexo.cluster.control import Control
 from p2pexo.cluster.facts import NodeFacts
+from p2pexo.cluster.idle_rings import IdleRings
 from p2pexo.cluster.keeper import Surroundings
 from p2pexo.cluster.leader import Leader
 from p2pexo.cluster.placements import merge_payloads
@@ -195,9 +196,10 @@ class Node:
         self.worker = Worker(around, _verify)
         self.leader = Leader(self.overlay, lambda: {card.id: card for card in self.store.cards()})
         self.control = Control(self.overlay, self.store, cluster_name="desk", open_cluster=False)
-        self.host = Host(self.overlay, self.worker.first_stage)
+        self.idle_rings = IdleRings(self.overlay)
+        self.host = Host(self.overlay, self.worker.first_stage, self.idle_rings)
         self.router = Router(self.overlay, self.control, settings)
-        self._duties = (self.reporter.run, self.worker.run, self.leader.run)
+        self._duties = (self.reporter.run, self.worker.run, self.leader.run, self.idle_rings.run)
 
     async def run(self) -> None:
         with self.scope:

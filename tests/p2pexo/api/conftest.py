@@ -95,6 +95,10 @@ class FakeCluster:
         self.placed.clear()
         self.shown = evolve(self.shown, placements=())
 
+    async def unload(self, model: str) -> None:
+        kept = tuple(each for each in self.shown.placements if each.by_user or each.model != model)
+        self.shown = evolve(self.shown, placements=kept)
+
     def snapshot(self) -> ClusterSnapshot:
         return self.shown
 

@@ -1,6 +1,5 @@
 """Bodies of Ollama's chat and generate: what they mean, and what is wrong with them. Pure."""
 
-from math import inf
 from typing import Any
 
 import pytest
@@ -166,19 +165,25 @@ def test_nothing_asked_is_to_load_or_unload(keep_alive: Any, purpose: Purpose) -
         (0, 0),
         (300, 300),
         (1.5, 1.5),
-        (-1, inf),
+        (-1, -1),
         ("5m", 300),
         ("1h30m", 5400),
         ("1.5s", 1.5),
         ("250ms", 0.25),
-        ("-1m", inf),
-        ("-1", inf),
+        ("-1m", -60),
+        ("-1", -1),
         ("20", 20),
         (None, None),
     ],
 )
 def test_keep_alive(value: Any, seconds: float | None) -> None:
     assert read_keep_alive(Fields({"keep_alive": value})) == seconds
+
+
+def test_the_request_carries_how_long_its_model_shall_stay() -> None:
+    assert chat_call(keep_alive="5m").request.keep_alive_s == 300
+    assert generate_call(prompt="", keep_alive=-1).request.keep_alive_s == -1
+    assert chat_call().request.keep_alive_s is None
 
 
 @pytest.mark.parametrize("value", ["bad", "", "m", "5 m", "5x", True, [], {}])

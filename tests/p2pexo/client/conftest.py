@@ -71,6 +71,8 @@ class ScriptedCluster:
             raise ModelNotFoundError(f"no placement {placement_id!r}")
         self.deleted.append(placement_id)
 
+    async def unload(self, model: str) -> None: ...
+
     def snapshot(self) -> ClusterSnapshot:
         return self.story[-1]
 

@@ -7,6 +7,7 @@ from p2pexo.node.values import (
     format_size,
     parse_address,
     parse_duration,
+    parse_keep_alive,
     parse_listen_address,
     parse_peer_address,
     parse_size,
@@ -62,6 +63,17 @@ def test_durations_have_units(text: str, seconds: float):
 def test_a_duration_that_is_none_is_refused(text: str):
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("300", 300), ("5m", 300), ("1h30m", 5400), ("-1", -1)])
+def test_a_keep_alive_is_read_as_ollama_reads_it(text: str, seconds: float):
+    assert parse_keep_alive(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "for ever", "5 m", "5d"])
+def test_a_keep_alive_that_is_none_is_refused(text: str):
+    with pytest.raises(ValueError, match="5m or 300"):
+        parse_keep_alive(text)
 
 
 def test_a_memory_budget_is_a_size_or_a_share():
