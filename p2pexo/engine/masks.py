@@ -38,6 +38,16 @@ def check_grammar(spec: GrammarSpec, param: str) -> None:
         )
 
 
+def allows(spec: GrammarSpec, text: str) -> bool:
+    """Whether the text is an answer, whole and no more, of the grammar. Needs no tokenizer. Raises GrammarError."""
+    by_bytes = LLTokenizer("byte")
+    matcher = LLMatcher(by_bytes, _form(spec), log_level=0, limits=_LIMITS)
+    if matcher.is_error():
+        raise GrammarError(f"the grammar can't be used: {matcher.get_error()}")
+    answer = [*text.encode(), by_bytes.eos_token]
+    return matcher.validate_tokens(answer) == len(answer)
+
+
 @define
 class GrammarMask:
     """The place of one sequence in its grammar."""

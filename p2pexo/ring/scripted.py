@@ -11,12 +11,14 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from attrs import define, field, frozen
 
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
 from p2pexo.engine.grammar import GrammarSpec
+from p2pexo.engine.masks import allows
 from p2pexo.engine.parsers.chat_format import ChatFormat
 from p2pexo.engine.parsers.families import GENERIC, THINKS
 from p2pexo.engine.parsers.parser import OutputParser
@@ -61,7 +63,7 @@ class Script:
     poisons: tuple[tuple[str, int], ...] = ()
     """(text, layer): a prompt that ends with the text fails on the stage that holds the layer."""
     says: tuple[Line, ...] = ()
-    """The first line whose cue fits is said; to all other prompts, letters without a meaning."""
+    """The first line whose cue fits, and that the request's grammar lets be said; else, letters without a meaning."""
 
     def write(self, directory: Path) -> None:
         """Make a folder that can be placed like a model, on nodes that run the scripted engine."""
@@ -98,6 +100,8 @@ class ScriptedStage:
     _texts: dict[int, bytearray] = field(factory=dict[int, bytearray], init=False)
     """By sequence: every token so far."""
     _drawings: dict[int, Drawing] = field(factory=dict[int, Drawing], init=False)
+    _lines: dict[int, Line | None] = field(factory=dict[int, Line | None], init=False)
+    """By sequence: what is said, from the first token on."""
 
     @property
     def is_last(self) -> bool:
@@ -117,7 +121,7 @@ class ScriptedStage:
 
     def run(self, batch: Batch, hidden: bytes | memoryview | None) -> memoryview | BatchResult:
         for sequence in batch.release:
-            for kept in (self._states, self._texts, self._drawings):
+            for kept in self._kept:
                 kept.pop(sequence, None)
         rows = self._embed(batch) if hidden is None else self._unpack(batch, hidden)
         time.sleep(self._depth * (self.script.batch_s * bool(batch.entries) + self.script.row_s * batch.rows))
@@ -138,8 +142,12 @@ class ScriptedStage:
         return memoryview(np.repeat(np.array(rows, np.uint64), self.script.hidden_size).tobytes())
 
     def clear(self) -> None:
-        for kept in (self._states, self._texts, self._drawings):
+        for kept in self._kept:
             kept.clear()
+
+    @property
+    def _kept(self) -> tuple[dict[int, Any], ...]:
+        return self._states, self._texts, self._drawings, self._lines
 
     def _embed(self, batch: Batch) -> list[int]:
         return [token + 1 for entry in batch.entries for token in entry.tokens]
@@ -166,8 +174,10 @@ class ScriptedStage:
 
     def _sample(self, sequence: int, index: int, row: int) -> Sampled | SequenceFailure:
         """The next token of the line that is said, or a letter that depends on all that was computed."""
-        text = self._texts[sequence]
-        line = self._line(bytes(text[: len(text) - index]))
+        if sequence not in self._lines:
+            text = self._texts[sequence]
+            self._lines[sequence] = self._line(bytes(text[: len(text) - index]), self._drawings[sequence].grammar)
+        line = self._lines[sequence]
         if line is None:
             return _certain(sequence, _draw(row), self._drawings[sequence])
         time.sleep(line.token_s)
@@ -176,8 +186,9 @@ class ScriptedStage:
         said = line.text.encode()
         return _certain(sequence, said[index] if index < len(said) else END_TOKEN, self._drawings[sequence])
 
-    def _line(self, prompt: bytes) -> Line | None:
-        return next((line for line in self.script.says if prompt.endswith(line.cue.encode())), None)
+    def _line(self, prompt: bytes, grammar: GrammarSpec | None) -> Line | None:
+        fitting = (line for line in self.script.says if prompt.endswith(line.cue.encode()))
+        return next((line for line in fitting if grammar is None or allows(grammar, line.text)), None)
 
     def _check_poison(self, entry: Entry) -> None:
         for text, layer in self.script.poisons:

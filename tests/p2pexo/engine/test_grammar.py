@@ -8,7 +8,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from p2pexo.engine.closed_schemas import closed
 from p2pexo.engine.grammar import HERMES_CALL, CallForm, GrammarKind, GrammarSpec, grammar_for
-from p2pexo.engine.masks import GrammarError, GrammarMasks, check_grammar
+from p2pexo.engine.masks import GrammarError, GrammarMasks, allows, check_grammar
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import FormatKind, OutputFormat, Request, Tool, ToolChoice, ToolMode
 
@@ -179,6 +179,16 @@ def test_a_schema_that_cannot_be_enforced_is_refused_in_llguidance_s_words(schem
     with pytest.raises(InvalidRequestError, match=words) as caught:
         check_grammar(GrammarSpec(GrammarKind.JSON_SCHEMA, schema), "response_format")
     assert caught.value.param == "response_format"
+
+
+@pytest.mark.parametrize(("text", "is_one"), [('{"ok": true}', True), ('{"ok": true', False), ('{"ok": true} ', False)])
+def test_a_whole_answer_is_told_from_others_without_a_tokenizer(text: str, is_one: bool) -> None:
+    assert allows(GrammarSpec(GrammarKind.JSON_SCHEMA, OK), text) is is_one
+
+
+def test_no_answer_is_one_of_a_grammar_that_cannot_be_used() -> None:
+    with pytest.raises(GrammarError, match="can't be used"):
+        allows(GrammarSpec(GrammarKind.JSON_SCHEMA, '{"type": "objekt"}'), "{}")
 
 
 SIZE: dict[str, Any] = {

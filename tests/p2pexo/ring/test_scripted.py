@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, SequenceFailure
+from p2pexo.engine.grammar import GrammarKind, GrammarSpec
 from p2pexo.models.store import Store
 from p2pexo.ring.scripted import END_TOKEN, Line, Script, ScriptedStage, load_stage, load_text, tokens_of
 
@@ -61,12 +62,14 @@ SAYING = Script(
 )
 
 
-def play(prompt: str, replayed: bytes = b"", script: Script = SAYING) -> tuple[bytes, tuple[SequenceFailure, ...]]:
+def play(
+    prompt: str, replayed: bytes = b"", script: Script = SAYING, grammar: GrammarSpec | None = None
+) -> tuple[bytes, tuple[SequenceFailure, ...]]:
     """All tokens up to the end or a failure, and the failure."""
     stages = [ScriptedStage(script, 0, 2), ScriptedStage(script, 2, 6)]
     said, new, position = bytearray(replayed), tuple(tokens_of(prompt)) + tuple(replayed), 0
     while True:
-        batch = Batch(0, (Entry(1, new, position, len(said), None if position else Drawing()),))
+        batch = Batch(0, (Entry(1, new, position, len(said), None if position else Drawing(grammar=grammar)),))
         hidden = stages[0].run(batch, None)
         assert not isinstance(hidden, BatchResult)
         result = stages[1].run(batch, hidden)
@@ -93,6 +96,13 @@ def test_a_line_fails_after_so_many_tokens():
     assert said == b"ab"
     assert "after 2 tokens" in failure.message
     assert play("never")[0] == b""
+
+
+def test_what_the_grammar_forbids_is_not_said():
+    script = Script(says=(Line("", "Hello."), Line("", '{"a": 1'), Line("", '{"a": "é"}'), Line("", '{"a": 2}')))
+    schema = GrammarSpec(GrammarKind.JSON_SCHEMA, '{"type": "object", "properties": {"a": {"type": "string"}}}')
+    assert play("Hello", script=script) == (b"Hello.", ())
+    assert play("Hello", script=script, grammar=schema) == ('{"a": "é"}'.encode(), ())
 
 
 def test_a_script_makes_a_folder_that_can_be_placed(tmp_path: Path):
