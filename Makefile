@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 RUN := .venv/bin/
 
-.PHONY: demo test lint types unit langchain bench install lock clean
+.PHONY: demo test lint types unit bench install lock clean
 
 demo: install
 	@$(RUN)p2pexo demo $(ARGS)
@@ -22,11 +22,6 @@ types: install
 # Two processes, each with whole files; more by ARGS="-n 8". In the files' order, since the slow ones come first.
 unit: install
 	$(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
-
-# LangChain's standard suites, on a real ring; minutes long, so not part of `make test`.
-langchain: install
-	P2PEXO_LANGCHAIN=1 $(RUN)pytest -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=session \
-		-o asyncio_default_test_loop_scope=session tests/end_to_end/test_langchain.py $(ARGS)
 
 bench: install
 	@test -n "$(NAME)" || { echo "say which: make bench NAME=hops" >&2; exit 2; }
