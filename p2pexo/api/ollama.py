@@ -6,10 +6,9 @@ from enum import Enum, auto
 from attrs import frozen
 
 from p2pexo.api.fields import Fields, Range
-from p2pexo.api.ollama_messages import read_messages, read_pictures, read_tools
+from p2pexo.api.ollama_messages import read_messages, read_tools, refuse_pictures
 from p2pexo.api.ollama_options import read_format, read_keep_alive, read_options, read_thinking
 from p2pexo.api.parameters import Parameters
-from p2pexo.api.pictures import Sight
 from p2pexo.generation.request import Message, Request, Role, Tool
 from p2pexo.generation.text import Prompt
 from p2pexo.models.card import Card
