@@ -6,21 +6,24 @@
 """
 
 from p2pexo.client.async_client import AsyncClient
+from p2pexo.client.attempts import Timeouts
 from p2pexo.client.chat import (
     Answer,
     ChatEvent,
-    ChatOptions,
+    Choice,
     Finished,
-    Message,
+    Likelihood,
+    Logprobs,
     Note,
     Reasoning,
     Text,
-    Tool,
-    ToolCall,
+    TokenLogprob,
     ToolCallPart,
     Usage,
 )
+from p2pexo.client.chat_body import ChatOptions
 from p2pexo.client.cluster import ClusterState, Member, Model, Placement, Stage
+from p2pexo.client.collector import Collector
 from p2pexo.client.errors import (
     AccessDeniedError,
     BrokenStreamError,
@@ -40,6 +43,8 @@ from p2pexo.client.errors import (
     UnreachableError,
     UnsupportedParameterError,
 )
+from p2pexo.client.follow import Following
+from p2pexo.client.messages import Message, Picture, Tool, ToolCall
 from p2pexo.client.sync_client import Client
 
 __all__ = [
@@ -49,14 +54,19 @@ __all__ = [
     "BrokenStreamError",
     "ChatEvent",
     "ChatOptions",
+    "Choice",
     "Client",
     "ClientError",
     "ClusterState",
+    "Collector",
     "ContextLengthError",
     "EngineError",
     "Finished",
+    "Following",
     "InsufficientMemoryError",
     "InvalidRequestError",
+    "Likelihood",
+    "Logprobs",
     "Member",
     "Message",
     "Model",
@@ -65,12 +75,15 @@ __all__ = [
     "NotFoundError",
     "Note",
     "OverloadedError",
+    "Picture",
     "Placement",
     "PlacementDeletedError",
     "PlacementFailedError",
     "Reasoning",
     "Stage",
     "Text",
+    "Timeouts",
+    "TokenLogprob",
     "Tool",
     "ToolCall",
     "ToolCallPart",

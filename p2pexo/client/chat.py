@@ -1,59 +1,11 @@
-"""What is said in a chat, both ways. Pure."""
+"""What is heard in a chat: the events of a stream, and the whole answer. Pure.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+Where several answers were asked for (``n``), ``choice`` is the number of the one that an event belongs to.
+"""
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
-
-@frozen
-class ToolCall:
-    id: str
-    name: str
-    arguments: str
-    """JSON text."""
-
-
-@frozen
-class Message:
-    """``tool_calls`` are an assistant's; a ``tool`` message answers the call of ``tool_call_id``."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
-    reasoning: str = ""
-    """What an assistant thought in that turn; some models want to see it again."""
-
-
-@frozen
-class Tool:
-    """A function that the model may call. ``parameters`` is the JSON schema of its arguments."""
-
-    name: str
-    description: str = ""
-    parameters: Mapping[str, object] = field(factory=dict[str, object])
-
-
-class ChatOptions(TypedDict, total=False):
-    """How to answer. What is left out is as the node likes it, which is documented in docs/http.md."""
-
-    temperature: float
-    top_p: float
-    top_k: int
-    min_p: float
-    seed: int
-    frequency_penalty: float
-    presence_penalty: float
-    repetition_penalty: float
-    stop: str | Sequence[str]
-    max_completion_tokens: int
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"]
-    tools: Sequence[Tool]
-    tool_choice: str
-    """``auto``, ``none``, ``required``, or the name of the tool to call."""
-    json_schema: Mapping[str, object]
-    """The answer is JSON that fits this schema."""
+from p2pexo.client.messages import Message, ToolCall
 
 
 @frozen
@@ -68,11 +20,13 @@ class Reasoning:
     """What the model thinks before it speaks."""
 
     text: str
+    choice: int = 0
 
 
 @frozen
 class Text:
     text: str
+    choice: int = 0
 
 
 @frozen
@@ -83,12 +37,48 @@ class ToolCallPart:
     id: str = ""
     name: str = ""
     arguments: str = ""
+    choice: int = 0
+
+
+@frozen
+class Likelihood:
+    token: str
+    """The token's text; U+FFFD where it is a part of a character."""
+    logprob: float
+    bytes: tuple[int, ...] = ()
+    """UTF-8 of the token, also where it is a part of a character."""
+
+
+@frozen
+class TokenLogprob(Likelihood):
+    """How likely a token of the answer was."""
+
+    top: tuple[Likelihood, ...] = ()
+    """The likeliest ones at its place, best first; as many as ``top_logprobs`` said."""
+
+
+@frozen
+class Logprobs:
+    """How likely the tokens of the text just told were, if that was asked for."""
+
+    tokens: tuple[TokenLogprob, ...]
+    choice: int = 0
 
 
 @frozen
 class Usage:
+    """In tokens. With ``n`` answers the prompt counts once."""
+
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the prompt, those that the cluster had computed before."""
+    reasoning_tokens: int = 0
+    """Of the completion, those that were thought and not said."""
+
+
+def _alone(finished: "Finished") -> tuple[str, ...]:
+    return (finished.reason,)
 
 
 @frozen
@@ -96,22 +86,25 @@ class Finished:
     """The last event of a complete answer."""
 
     reason: str
-    """``stop``, ``length`` or ``tool_calls``."""
+    """``stop`` (it came to its end, or to a stop string), ``length`` or ``tool_calls``: that of the first choice."""
     usage: Usage
+    reasons: tuple[str, ...] = Factory(_alone, takes_self=True)
+    """That of each choice."""
 
 
-ChatEvent = Note | Reasoning | Text | ToolCallPart | Finished
+ChatEvent = Note | Reasoning | Text | ToolCallPart | Logprobs | Finished
 
 
 @frozen
-class Answer:
-    """A whole answer."""
+class Choice:
+    """One whole answer."""
 
-    text: str
-    reasoning: str
-    tool_calls: tuple[ToolCall, ...]
-    finish_reason: str
-    usage: Usage
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: str = ""
+    """As ``Finished.reason``; empty if it was not heard to its end."""
+    logprobs: tuple[TokenLogprob, ...] = ()
 
     @property
     def message(self) -> Message:
@@ -119,54 +112,44 @@ class Answer:
         return Message("assistant", self.text, self.tool_calls, reasoning=self.reasoning)
 
 
-def chat_body(model: str, messages: str | Sequence[Message], options: ChatOptions) -> dict[str, object]:
-    """The body of POST /v1/chat/completions. A string is what a user says."""
-    said = (Message("user", messages),) if isinstance(messages, str) else messages
-    body: dict[str, object] = {
-        "model": model,
-        "messages": [_message(each) for each in said],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    for name, value in options.items():
-        body |= _TRANSLATIONS[name](value) if name in _TRANSLATIONS else {name: value}
-    return body
+@frozen
+class Answer:
+    """What was said to one question: with ``n`` each of the choices; its own properties are those of the first."""
 
+    choices: tuple[Choice, ...]
+    usage: Usage = Usage()
+    first_token_s: float | None = field(default=None, eq=False)
+    """From the question to the first thing said or thought, in seconds; None if there was nothing."""
+    speaking_s: float = field(default=0.0, eq=False)
+    """From the first thing said or thought to the last, in seconds."""
 
-def _message(message: Message) -> dict[str, object]:
-    body: dict[str, object] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        body["tool_calls"] = [_call(each) for each in message.tool_calls]
-    if message.reasoning:
-        body["reasoning_content"] = message.reasoning
-    if message.tool_call_id is not None:
-        body["tool_call_id"] = message.tool_call_id
-    return body
+    @property
+    def text(self) -> str:
+        return self.choices[0].text
 
+    @property
+    def reasoning(self) -> str:
+        return self.choices[0].reasoning
 
-def _call(call: ToolCall) -> dict[str, object]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return self.choices[0].tool_calls
 
+    @property
+    def finish_reason(self) -> str:
+        return self.choices[0].finish_reason
 
-def _tools(tools: Sequence[Tool]) -> dict[str, object]:
-    functions = ({"name": each.name, "description": each.description, "parameters": each.parameters} for each in tools)
-    return {"tools": [{"type": "function", "function": function} for function in functions]}
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        return self.choices[0].logprobs
 
+    @property
+    def message(self) -> Message:
+        """To go on with: append it to the conversation."""
+        return self.choices[0].message
 
-def _tool_choice(choice: str) -> dict[str, object]:
-    if choice in ("auto", "none", "required"):
-        return {"tool_choice": choice}
-    return {"tool_choice": {"type": "function", "function": {"name": choice}}}
-
-
-def _json_schema(schema: Mapping[str, object]) -> dict[str, object]:
-    form = {"name": "answer", "schema": schema, "strict": True}
-    return {"response_format": {"type": "json_schema", "json_schema": form}}
-
-
-_TRANSLATIONS: Mapping[str, Callable[[Any], dict[str, object]]] = {
-    "tools": _tools,
-    "tool_choice": _tool_choice,
-    "json_schema": _json_schema,
-}
-"""Options that are written differently in the body."""
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Of the tokens behind the first, whose wait is that of the prompt; None if there are too few to tell."""
+        tokens = self.usage.completion_tokens - len(self.choices)
+        return tokens / self.speaking_s if tokens > 0 and self.speaking_s > 0 else None

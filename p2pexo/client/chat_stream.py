@@ -4,8 +4,19 @@ from collections.abc import Iterator
 
 from attrs import define, field, frozen
 
-from p2pexo.client.chat import Answer, ChatEvent, Finished, Note, Reasoning, Text, ToolCall, ToolCallPart, Usage
-from p2pexo.client.errors import BrokenStreamError, error_in
+from p2pexo.client.chat import (
+    ChatEvent,
+    Finished,
+    Likelihood,
+    Logprobs,
+    Note,
+    Reasoning,
+    Text,
+    TokenLogprob,
+    ToolCallPart,
+    Usage,
+)
+from p2pexo.client.errors import error_in
 from p2pexo.client.reading import read
 
 KEEP_ALIVE = "keep-alive"
@@ -33,23 +44,59 @@ class _Delta:
 
 
 @frozen
+class _Token(Likelihood):
+    top_logprobs: tuple[Likelihood, ...] = ()
+
+
+@frozen
+class _Logprobs:
+    content: tuple[_Token, ...] = ()
+
+
+@frozen
 class _Choice:
+    index: int = 0
     delta: _Delta = _Delta()
+    logprobs: _Logprobs = _Logprobs()
     finish_reason: str = ""
+
+
+@frozen
+class _PromptDetails:
+    cached_tokens: int = 0
+
+
+@frozen
+class _CompletionDetails:
+    reasoning_tokens: int = 0
+
+
+@frozen
+class _Usage:
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: _PromptDetails = _PromptDetails()
+    completion_tokens_details: _CompletionDetails = _CompletionDetails()
+
+    def told(self) -> Usage:
+        cached, reasoning = self.prompt_tokens_details.cached_tokens, self.completion_tokens_details.reasoning_tokens
+        return Usage(self.prompt_tokens, self.completion_tokens, cached, reasoning)
 
 
 @frozen
 class _Chunk:
     choices: tuple[_Choice, ...] = ()
-    usage: Usage | None = None
+    usage: _Usage | None = None
     error: object | None = None
 
 
 @define
 class ChatReader:
-    """One answer. ``feed`` takes each line once, in order."""
+    """One stream, with the answers that it tells side by side. ``feed`` takes each line once, in order."""
 
-    _reason: str = field(default="", init=False)
+    choices: int = 1
+    """How many answers it has to bring to an end."""
+    _reasons: dict[int, str] = field(factory=dict[int, str], init=False)
     _usage: Usage = field(factory=Usage, init=False)
     has_begun: bool = field(default=False, init=False)
     """Whether something of the answer has arrived: from then on nobody else may be asked for it."""
@@ -73,54 +120,32 @@ class ChatReader:
         chunk = read(_Chunk, data)
         if chunk.error is not None:
             raise error_in(chunk.error)
-        self._usage = chunk.usage or self._usage
+        self._usage = chunk.usage.told() if chunk.usage else self._usage
         for choice in chunk.choices:
-            self._reason = choice.finish_reason or self._reason
-            for event in _events(choice.delta):
+            if choice.finish_reason:
+                self._reasons[choice.index] = choice.finish_reason
+            for event in _events(choice):
                 self.has_begun = True
                 yield event
 
     def _end(self) -> Iterator[ChatEvent]:
-        if self._reason:
+        reasons = tuple(self._reasons[index] for index in sorted(self._reasons))
+        if len(reasons) >= self.choices:
             self.is_complete = True
-            yield Finished(self._reason, self._usage)
+            yield Finished(reasons[0], self._usage, reasons)
 
 
-def _events(delta: _Delta) -> Iterator[ChatEvent]:
+def _events(choice: _Choice) -> Iterator[ChatEvent]:
+    index, delta = choice.index, choice.delta
     if delta.reasoning_content:
-        yield Reasoning(delta.reasoning_content)
+        yield Reasoning(delta.reasoning_content, index)
     if delta.content:
-        yield Text(delta.content)
+        yield Text(delta.content, index)
     for call in delta.tool_calls:
-        yield ToolCallPart(call.index, call.id, call.function.name, call.function.arguments)
+        yield ToolCallPart(call.index, call.id, call.function.name, call.function.arguments, index)
+    if choice.logprobs.content:
+        yield Logprobs(tuple(_logprob(token) for token in choice.logprobs.content), index)
 
 
-@define
-class Collector:
-    """Puts the events of an answer together."""
-
-    _text: list[str] = field(factory=list[str], init=False)
-    _reasoning: list[str] = field(factory=list[str], init=False)
-    _calls: dict[int, ToolCall] = field(factory=dict[int, ToolCall], init=False)
-    _end: Finished | None = field(default=None, init=False)
-
-    def add(self, event: ChatEvent) -> None:
-        match event:
-            case Text(text):
-                self._text.append(text)
-            case Reasoning(text):
-                self._reasoning.append(text)
-            case ToolCallPart(index, id, name, arguments):
-                known = self._calls.get(index, ToolCall("", "", ""))
-                self._calls[index] = ToolCall(known.id + id, known.name + name, known.arguments + arguments)
-            case Finished():
-                self._end = event
-            case Note():
-                pass
-
-    def answer(self) -> Answer:
-        """Raises BrokenStreamError if the answer has no end."""
-        if self._end is None:
-            raise BrokenStreamError("the answer broke off before its end")
-        calls = tuple(self._calls[index] for index in sorted(self._calls))
-        return Answer("".join(self._text), "".join(self._reasoning), calls, self._end.reason, self._end.usage)
+def _logprob(token: _Token) -> TokenLogprob:
+    return TokenLogprob(token.token, token.logprob, token.bytes, token.top_logprobs)

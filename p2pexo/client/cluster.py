@@ -21,6 +21,7 @@ class Member:
     is_me: bool = False
     """True for the node that was asked."""
     machine: str = ""
+    """Empty while only the connection to it is known."""
     version: str = ""
     device: str = ""
     memory_total: int = 0
@@ -28,8 +29,11 @@ class Member:
     memory_budget: int = 0
     """Bytes that models may use there."""
     memory_reserved: int = 0
+    """Bytes that placements have reserved there."""
     api_url: str = ""
     """Where it answers HTTP."""
+    addresses: tuple[str, ...] = ()
+    """Where other nodes can dial it, as multiaddresses."""
     models: tuple[str, ...] = ()
     """Whose files it holds."""
 
@@ -45,6 +49,14 @@ class Stage:
     progress: float = 0.0
     """From 0 to 1, of what it does in this phase."""
     reason: str = ""
+    weight_bytes: int = 0
+    resident_bytes: int = 0
+    """Of the whole process."""
+    endpoint: str = ""
+    """Where it listens for the previous stage."""
+    link: str = ""
+    """To the next stage."""
+    compute: str = ""
 
 
 @frozen
@@ -53,6 +65,7 @@ class Placement:
 
     id: str
     model: str = ""
+    revision: str = ""
     epoch: str = ""
     state: str = ""
     """``loading``, ``ready``, ``broken`` or ``failed``."""
@@ -69,6 +82,12 @@ class Placement:
         """From 0 to 1: that of the stage that is furthest behind."""
         return 1.0 if self.is_ready else min((stage.progress for stage in self.stages), default=0.0)
 
+    @property
+    def failure(self) -> str:
+        """Why it failed, in the words of the cluster, or else of the first stage that has any."""
+        stages = (f"stage {stage.rank} on {stage.node}: {stage.reason}" for stage in self.stages if stage.reason)
+        return self.reason or next(stages, "no reason was given; see the nodes' logs")
+
 
 @frozen
 class ClusterState:
@@ -78,9 +97,12 @@ class ClusterState:
     """Peer id of the node that was asked."""
     leader: str | None = None
     term: int = 0
+    open: bool = False
+    """True if the cluster has no secret."""
     members: tuple[Member, ...] = ()
     placements: tuple[Placement, ...] = ()
     warnings: tuple[str, ...] = ()
+    """Things a person should know: other clusters seen, versions that differ, a slow BLAS."""
 
     def placement(self, placement_id: str) -> Placement | None:
         return next((each for each in self.placements if each.id == placement_id), None)

@@ -22,6 +22,7 @@
 """
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from json import JSONDecodeError, loads
 from typing import cast
 
@@ -142,7 +143,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> NodeError:
     except (JSONDecodeError, UnicodeDecodeError):
         value = None
     told = cast(Mapping[str, object], value).get("error") if isinstance(value, dict) else None
-    told = told or f"the node answers with status {status} and says no more"
+    told = told or f"the node answers {_phrase(status)} and says no more"
     return error_in(told, status=status, retry_after_s=_seconds(headers.get("retry-after")))
 
 
@@ -153,6 +154,12 @@ def _class_of(detail: Mapping[str, object], status: int | None) -> type[NodeErro
         return _BY_STATUS[status]
     is_ours = detail.get("type") == "invalid_request_error" or (status is not None and status < 500)
     return InvalidRequestError if is_ours else EngineError
+
+
+def _phrase(status: int) -> str:
+    """Such as ``502 Bad Gateway``."""
+    known = {each.value: each.phrase for each in HTTPStatus}
+    return f"{status} {known.get(status, '')}".strip()
 
 
 def _seconds(header: str | None) -> float | None:

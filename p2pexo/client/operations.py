@@ -4,19 +4,24 @@ An operation is a value. ``Question``s are answered at once, ``Listening``s by l
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from attrs import frozen
 
-from p2pexo.client.chat import ChatEvent, ChatOptions, Message, chat_body
+from p2pexo.client.chat import ChatEvent
+from p2pexo.client.chat_body import ChatOptions, chat_body
 from p2pexo.client.chat_stream import ChatReader
 from p2pexo.client.cluster import ClusterState, Model, Placement
-from p2pexo.client.follow import FollowReader, Goal, WatchReader
+from p2pexo.client.follow import Following, FollowReader, Goal, WatchReader
+from p2pexo.client.messages import Message
 from p2pexo.client.reading import read
 
 T = TypeVar("T")
 E_co = TypeVar("E_co", covariant=True)
+
+Precision = Literal["auto", "keep", "dequantise"]
+"""In which form weights are computed."""
 
 
 @frozen
@@ -74,9 +79,9 @@ MODELS = Question(Call("GET", "/v1/models"), lambda content: read(_Models, conte
 WATCH = Listening(Call("GET", "/v1/cluster/events"), WatchReader, is_endless=True)
 
 
-def place(model: str, min_stages: int, precision: str) -> Question[str]:
+def place(model: str, min_stages: int, precision: Precision | None) -> Question[str]:
     """Placing a model twice gives the same placement, so it may be repeated."""
-    body = {"model": model, "min_stages": min_stages, "precision": precision}
+    body = {"model": model, "min_stages": min_stages} | ({"precision": precision} if precision else {})
     return Question(Call("POST", "/v1/placements", body), lambda content: read(_Placed, content).id)
 
 
@@ -86,8 +91,9 @@ def delete(placement_id: str) -> Question[None]:
 
 
 def follow(placement_id: str, goal: Goal) -> Listening[Placement]:
-    return Listening(WATCH.call, lambda: FollowReader(placement_id, goal), is_endless=True)
+    return Listening(WATCH.call, lambda: FollowReader(Following(placement_id, goal)), is_endless=True)
 
 
 def chat(model: str, messages: str | Sequence[Message], options: ChatOptions) -> Listening[ChatEvent]:
-    return Listening(Call("POST", "/v1/chat/completions", chat_body(model, messages, options)), ChatReader)
+    call = Call("POST", "/v1/chat/completions", chat_body(model, messages, options))
+    return Listening(call, lambda: ChatReader(options.get("n", 1)))

@@ -7,16 +7,19 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 
 from p2pexo.client import operations
-from p2pexo.client.attempts import Attempts, http_settings
-from p2pexo.client.chat import Answer, ChatEvent, ChatOptions, Message
-from p2pexo.client.chat_stream import Collector
+from p2pexo.client.attempts import Attempts, Timeouts, http_settings
+from p2pexo.client.chat import Answer, ChatEvent
+from p2pexo.client.chat_body import ChatOptions
 from p2pexo.client.cluster import ClusterState, Model, Placement
-from p2pexo.client.errors import NodeError, UnexpectedAnswerError, error_of
+from p2pexo.client.collector import Collector
+from p2pexo.client.errors import NodeError, UnexpectedAnswerError
 from p2pexo.client.follow import Goal
+from p2pexo.client.messages import Message
 from p2pexo.client.nodes import Nodes, urls_of
-from p2pexo.client.operations import Listening, Question
+from p2pexo.client.operations import Listening, Precision, Question
 
 T = TypeVar("T")
+_PATIENCE = Timeouts()
 
 
 class Client:
@@ -31,12 +34,17 @@ class Client:
         *,
         api_key: str | None = None,
         discover: bool = True,
+        timeouts: Timeouts = _PATIENCE,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """``discover``: learn of the other members from the first node that answers. They are sent the key, too."""
+        """``discover``: learn of the other members from the first node that answers. They are sent the key, too.
+
+        Raises ValueError for what is no URL of a node.
+        """
         self._nodes = Nodes(urls_of(urls))
         self._discover = discover
-        settings: dict[str, Any] = http_settings(api_key)
+        self._timeouts = timeouts
+        settings: dict[str, Any] = http_settings(api_key, timeouts)
         self._http = httpx.Client(transport=transport, **settings)
 
     def __enter__(self) -> Self:
@@ -64,7 +72,7 @@ class Client:
         """The cluster now, and anew after each change, until the block is left."""
         return self._stream(operations.WATCH)
 
-    def place(self, model: str, *, min_stages: int = 1, precision: str = "auto") -> str:
+    def place(self, model: str, *, min_stages: int = 1, precision: Precision | None = None) -> str:
         """Have a model placed; the id of its placement, which may not be ready yet: see ``follow``."""
         return self._ask(operations.place(model, min_stages, precision))
 
@@ -97,44 +105,28 @@ class Client:
 
     def _ask(self, question: Question[T]) -> T:
         self._introduce()
-        attempts = Attempts(self._nodes, question.call)
+        call = question.call
+        attempts = Attempts(self._nodes, lambda: call.repeatable, self._timeouts)
         while True:
-            url = attempts.url()
-            try:
-                response = self._http.request(question.call.method, url + question.call.path, json=question.call.body)
-            except httpx.TransportError as error:
-                attempts.failed(url, error)
-                continue
-            attempts.worked(url)
-            if response.is_error:
-                raise error_of(response.status_code, response.headers, response.content)
-            answer = question.read(response.content)
-            attempts.learn(answer, url)
-            return answer
+            with attempts.next() as url:
+                response = self._http.request(call.method, url + call.path, json=call.body)
+                return attempts.answer(question, response)
 
     def _listen(self, listening: Listening[T]) -> Generator[T]:
         self._introduce()
-        attempts, reader = Attempts(self._nodes, listening.call), listening.reader()
-        call = listening.call
-        while True:
-            url, progressed, failure = attempts.url(), False, None
-            try:
+        call, reader = listening.call, listening.reader()
+        attempts = Attempts(self._nodes, lambda: reader.may_start_over, self._timeouts)
+        while not reader.is_complete:
+            with attempts.next() as url:
                 with self._http.stream(call.method, url + call.path, json=call.body) as response:
-                    attempts.worked(url)
                     if response.is_error:
-                        raise error_of(response.status_code, response.headers, response.read())
+                        response.read()
+                    attempts.check(response)
                     for line in response.iter_lines():
-                        for event in reader.feed(line):
-                            attempts.learn(event, url)
-                            progressed = True
-                            yield event
+                        yield from attempts.events(reader, line)
                         if reader.is_complete and listening.is_endless:
                             return
-                    if reader.is_complete:
-                        return
-            except httpx.TransportError as error:
-                failure = error
-            attempts.broken(url, reader, failure, progressed=progressed)
+                attempts.end(reader)
 
     def _introduce(self) -> None:
         """Once: hear where the other members answer. A refusal is left to the call itself to tell."""

@@ -3,12 +3,11 @@
 import httpx
 import pytest
 
-from p2pexo.client import BrokenStreamError, ClusterState, Member, UnreachableError
+from p2pexo.client import BrokenStreamError, ClusterState, Member, UnexpectedAnswerError, UnreachableError
 from p2pexo.client.attempts import Attempts
 from p2pexo.client.chat_stream import ChatReader
 from p2pexo.client.follow import WatchReader
 from p2pexo.client.nodes import Nodes
-from p2pexo.client.operations import Call
 
 A, B, C = "http://a:52415", "http://b:52415", "http://c:52415"
 REFUSED = httpx.ConnectError("refused")
@@ -17,12 +16,6 @@ CUT = httpx.RemoteProtocolError("incomplete chunked read")
 
 def state(*urls: str) -> ClusterState:
     return ClusterState(members=tuple(Member(url, api_url=url) for url in urls))
-
-
-def begun() -> ChatReader:
-    reader = ChatReader()
-    reader.has_begun = True
-    return reader
 
 
 def test_the_node_that_answered_last_is_asked_first() -> None:
@@ -59,36 +52,58 @@ def test_the_base_address_of_openai_clients_is_forgiven() -> None:
     assert Nodes(["http://a:1/v1/", "http://a:1"]).urls == ("http://a:1",)
 
 
+def failing(attempts: Attempts, error: Exception, *, told: bool = False) -> str:
+    """One attempt that ends with the error; which node it was made at."""
+    with attempts.next() as url:
+        if told:
+            list(attempts.events(WatchReader(), "data: {}"))
+        raise error
+    return url
+
+
 def test_each_node_is_asked_once() -> None:
-    attempts = Attempts(Nodes([A, B]), Call("POST", "/"))
-    for url in (A, B):
-        assert attempts.url() == url
-        attempts.failed(url, REFUSED)
-    with pytest.raises(UnreachableError, match=r"http://a:52415.*refused.*http://b:52415"):
-        attempts.url()
+    attempts = Attempts(Nodes([A, B]), lambda: True)
+    assert [failing(attempts, REFUSED), failing(attempts, CUT)] == [A, B]
+    with pytest.raises(UnreachableError) as caught, attempts.next():
+        pass
+    assert str(caught.value) == (
+        "nothing answers at http://a:52415; is `p2pexo node` running?; "
+        "the connection to http://b:52415 broke: incomplete chunked read"
+    )
 
 
 def test_what_may_have_been_done_is_not_done_again() -> None:
-    attempts = Attempts(Nodes([A, B]), Call("DELETE", "/", repeatable=False))
-    attempts.failed(A, REFUSED)
-    with pytest.raises(BrokenStreamError, match="not known"):
-        attempts.failed(B, httpx.ReadTimeout("silence"))
+    attempts = Attempts(Nodes([A, B]), lambda: False)
+    assert failing(attempts, REFUSED) == A
+    with pytest.raises(BrokenStreamError, match="http://b:52415 has been silent for 60 s"):
+        failing(attempts, httpx.ReadTimeout("silence"))
 
 
-@pytest.mark.parametrize("error", [CUT, None])
-def test_an_answer_that_has_begun_is_not_asked_for_again(error: httpx.TransportError | None) -> None:
-    attempts = Attempts(Nodes([A, B]), Call("POST", "/"))
-    attempts.broken(A, ChatReader(), error, progressed=False)
-    assert attempts.url() == B
-    with pytest.raises(BrokenStreamError, match="broke off"):
-        attempts.broken(B, begun(), error, progressed=True)
+def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
+    reader = ChatReader()
+    attempts = Attempts(Nodes([A, B]), lambda: reader.may_start_over)
+    assert failing(attempts, CUT) == A
+    reader.has_begun = True
+    with pytest.raises(BrokenStreamError, match="broke off: the connection to http://b:52415 broke"):
+        failing(attempts, CUT)
+
+
+def test_a_stream_that_ends_in_good_order_but_too_early_has_failed() -> None:
+    attempts = Attempts(Nodes([A, B]), lambda: True)
+    with attempts.next():
+        attempts.end(ChatReader())
+    with attempts.next() as url:
+        assert url == B
 
 
 def test_a_watch_goes_round_as_long_as_somebody_has_something_to_tell() -> None:
-    attempts = Attempts(Nodes([A, B]), Call("GET", "/"))
-    for url in (A, B, A, B):
-        assert attempts.url() == url
-        attempts.broken(url, WatchReader(), CUT, progressed=True)
-    attempts.failed(A, REFUSED)
+    attempts = Attempts(Nodes([A, B]), lambda: True)
+    assert [failing(attempts, CUT, told=True) for _ in range(4)] == [A, B, A, B]
+    assert failing(attempts, REFUSED) == A
     with pytest.raises(UnreachableError):
-        attempts.url()
+        failing(attempts, REFUSED)
+
+
+def test_somebody_else_at_the_address_is_named() -> None:
+    with pytest.raises(UnexpectedAnswerError, match=r"http://a:52415 answers, but not as p2pexo does \(a page\)"):
+        failing(Attempts(Nodes([A]), lambda: True), UnexpectedAnswerError("a page"))
