@@ -116,10 +116,14 @@ class Election:
         if mine is None or mine.claim is None:
             return self._fill_vacancy(now, roster, alive, vacant=not rivals)
         self._vacant_since = None
+        if alive < mine.claim.members:
+            # At once, and before rivals are met: who has lost its members while it stood still must not outdo theirs.
+            self._grown_since = None
+            return CountMembers(alive)
         if rivals:
             self._grown_since = None
-            return self._meet(mine, mine.claim, rivals, alive)
-        return self._count_members(now, mine.claim, alive)
+            return self._meet(mine, mine.claim, rivals)
+        return self._count_newcomers(now, mine.claim, alive)
 
     def _fill_vacancy(self, now: float, roster: Sequence[Candidate], alive: int, *, vacant: bool) -> MakeClaim | None:
         if not vacant or self._most_senior(roster) != self._me:
@@ -136,9 +140,7 @@ class Election:
         able = [(each.seniority, each.peer) for each in roster if each.may_lead and each.seniority < UNSEATED]
         return min(able)[1] if able else None
 
-    def _meet(
-        self, mine: Candidate, claim: Claim, rivals: Sequence[Candidate], alive: int
-    ) -> MakeClaim | DropClaim | None:
+    def _meet(self, mine: Candidate, claim: Claim, rivals: Sequence[Candidate]) -> MakeClaim | DropClaim | None:
         best = find_leader([mine, *rivals])
         if best is not None and best.claim is not None and best.peer != self._me:
             # Not before the other's claim carries what this one does, else that would be lost.
@@ -146,13 +148,13 @@ class Election:
         met = {each.peer: each.claim_version for each in rivals}
         if met.items() <= claim.merged.items() and claim.term == self.highest_term:
             return None
-        return MakeClaim(self.highest_term + 1, min(claim.members, alive), met)
+        return MakeClaim(self.highest_term + 1, claim.members, met)
 
-    def _count_members(self, now: float, mine: Claim, alive: int) -> CountMembers | None:
-        """Losses count at once, newcomers after a while: they may be the other side of a partition, with a claim of their own."""
-        if alive <= mine.members:
+    def _count_newcomers(self, now: float, mine: Claim, alive: int) -> CountMembers | None:
+        """They count after a while: they may be the other side of a partition, with a claim of their own."""
+        if alive == mine.members:
             self._grown_since = None
-            return None if alive == mine.members else CountMembers(alive)
+            return None
         if self._grown_since is None:
             self._grown_since = now
         if now - self._grown_since < self._settings.growth_settle_s:

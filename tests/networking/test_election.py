@@ -110,7 +110,14 @@ def test_the_larger_side_claims_anew_once_above_all_terms(other_term):
 def test_the_larger_side_claims_anew_again_if_the_smaller_one_has_written_since():
     subject = election()
     mine = member(A, 1, term=3, members=3, merged={B: 5})
-    assert decide(subject, 0.0, [mine, member(B, 1, term=2, members=2, version=6)]) == MakeClaim(4, 2, {B: 6})
+    assert decide(subject, 0.0, [mine, member(B, 1, term=2, members=2, version=6)], alive=5) == MakeClaim(4, 3, {B: 6})
+
+
+def test_who_lost_its_members_counts_them_before_it_measures_itself_with_a_rival():
+    subject = election()
+    mine, rival = member(A, 1, term=2, members=3), member(B, 2, term=3, members=2)
+    assert decide(subject, 0.0, [mine, rival], alive=1) == CountMembers(1)
+    assert decide(subject, 0.0, [member(A, 1, term=2, members=1), rival], alive=1) is None
 
 
 def test_lost_members_count_at_once_and_new_ones_when_they_have_stayed():
