@@ -232,9 +232,12 @@ class Conversation:
     def _admit(self, now: float) -> None:
         """Whoever has told all about itself is a member: before that, an old copy of its facts could be taken for news."""
         for link in self._links:
-            announced = link.announced
-            if link.accepted and not link.joined and announced and self._documents.has(link.peer, announced):
+            if not link.joined and link.accepted and self._is_told_by(link):
                 self._join(now, link)
+
+    def _is_told_by(self, link: Link) -> bool:
+        announced = link.announced
+        return announced is not None and self._documents.has(link.peer, announced)
 
     def _join(self, now: float, link: Link) -> None:
         link.joined = True

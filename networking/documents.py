@@ -11,6 +11,7 @@ from hashlib import blake2b
 from attrs import evolve, frozen
 
 from networking.document import Document, Held, News, cut, missing
+from networking.remembered import Remembered
 from networking.transport import PeerId, Sign, Verify
 from networking.wire import (
     Delta,
@@ -47,6 +48,9 @@ class Documents:
         self._settings = settings
         head = Head(me, life, 0, 0, ())
         self._documents = {me: Document(head, self._signed(head), 0.0)}
+        self._structural_hash = Remembered[str]()
+        self.changes = 0
+        """How often anything that is held changed; what was read stays true as long as this does."""
 
     @property
     def life(self) -> Life:
@@ -144,17 +148,14 @@ class Documents:
         if document is None or is_new:
             document = self._documents[head.owner] = Document(head, news.signed, now)
         document.touched_at = now
-        return document.take(news) or is_new
+        is_new |= document.take(news)
+        self.changes += is_new
+        return is_new
 
     def structural_hash(self, owners: Iterable[PeerId]) -> str:
         """Eight bytes (hex) that are equal where the same structural facts of these peers are held."""
-        digest = blake2b(digest_size=8)
-        for owner in sorted(owners):
-            document = self._documents.get(owner)
-            if document is not None:
-                life, structural = document.life, document.structural
-                digest.update(f"{owner} {life.incarnation} {life.process} {structural};".encode())
-        return digest.hexdigest()
+        key = tuple(sorted(owners))
+        return self._structural_hash.get((self.changes, key), lambda: self._hash(key))
 
     def collect(self, now: float, members: Iterable[PeerId]) -> None:
         """Drop the documents of peers that are long gone."""
@@ -164,11 +165,22 @@ class Documents:
                 document.touched_at = now
             elif now - document.touched_at >= self._settings.retention_s:
                 del self._documents[owner]
+                self.changes += 1
+
+    def _hash(self, owners: Iterable[PeerId]) -> str:
+        digest = blake2b(digest_size=8)
+        for owner in owners:
+            document = self._documents.get(owner)
+            if document is not None:
+                life, structural = document.life, document.structural
+                digest.update(f"{owner} {life.incarnation} {life.process} {structural};".encode())
+        return digest.hexdigest()
 
     def _list(self, mine: Document, life: Life, version: int, *, structural: int) -> None:
         facts = sorted(held.fact.version for held in mine.facts.values())
         mine.head, mine.version = Head(self._me, life, version, structural, tuple(facts)), version
         mine.signed = self._signed(mine.head)
+        self.changes += 1
 
     def _hold(self, fact: Fact) -> Held:
         return Held(fact, self._signed(fact))

@@ -4,6 +4,7 @@ It judges connections first and peers only then: a peer is alive while one of it
 what was heard come in; verdicts go out. The caller asks other members about a peer and brings their answers as ``vouch``.
 """
 
+from collections.abc import Iterable
 from enum import Enum
 
 from attrs import define, field, frozen
@@ -112,6 +113,15 @@ class Membership:
             peer: MemberState.SUSPECT if member.suspected else MemberState.ALIVE
             for peer, member in self._members.items()
         }
+
+    @property
+    def peers(self) -> Iterable[PeerId]:
+        return self._members.keys()
+
+    @property
+    def alive(self) -> int:
+        """How many members are not suspect."""
+        return sum(not member.suspected for member in self._members.values())
 
     def is_member(self, peer: PeerId) -> bool:
         return peer in self._members

@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable
-from heapq import heapify, heappush
+from heapq import heappop, heappush
+from math import inf
 
 import trio
 
@@ -22,6 +23,9 @@ DIAL_TIMEOUT_S = 4.0
 WINDOW_FRAMES = 256
 """A sender waits when its receiver has so many frames unread."""
 
+_Event = tuple[float, int, Address, Callable[[], None]]
+"""(when it is due, a number that keeps ties in order, the machine that it comes from, what happens)"""
+
 
 class SimulatedTransport:
     """One process on a machine. Two may have one peer id (a cloned disk) if their addresses differ."""
@@ -34,7 +38,9 @@ class SimulatedTransport:
         self._protocols: set[str] = set()
         self._listener: TransportListener | None = None
         self._nursery: trio.Nursery | None = None
-        self._inbox: list[tuple[float, int, Address, Callable[[], None]]] = []
+        self._inbox: list[_Event] = []
+        self._held: list[_Event] = []
+        """What is due, but can't come in: from beyond a partition, or while this machine stands still."""
         self._woken = Signal()
         self._connections: dict[SimulatedConnection, None] = {}
         self.vanished = False
@@ -92,14 +98,18 @@ class SimulatedTransport:
         return protocol in self._protocols
 
     def topology_changed(self) -> None:
+        held, self._held = self._held, []
+        for event in held:
+            heappush(self._inbox, event)
         self._woken.notify()
-        for connection in self._connections:
-            connection.topology_changed()
 
-    def deliver(self, at: float, sender: Address, event: Callable[[], None]) -> None:
+    def deliver(self, at: float, sender: Address, action: Callable[[], None]) -> None:
         """Let something happen here at that time, or when the sender reaches this machine again."""
-        heappush(self._inbox, (at, self.network.next_in_order(), sender, event))
-        self._woken.notify()
+        event = (at, self.network.next_in_order(), sender, action)
+        is_next = not self._inbox or event < self._inbox[0]
+        heappush(self._inbox, event)
+        if is_next:
+            self._woken.notify()
 
     def attach(self, connection: "SimulatedConnection") -> None:
         if self._nursery is not None and self._listener is not None:
@@ -146,14 +156,13 @@ class SimulatedTransport:
     async def _receive(self) -> None:
         """Let events happen in order; those from beyond a partition wait for its end, and all do while paused."""
         while True:
-            now = trio.current_time()
-            ready = [each for each in self._inbox if self.network.delivers(each[2], self._address)]
-            for event in sorted(each for each in ready if each[0] <= now):
-                self._inbox.remove(event)
-                event[3]()
-            heapify(self._inbox)
-            pending = [each[0] for each in ready if each[0] > now]
-            with trio.move_on_at(min(pending, default=float("inf"))):
+            while self._inbox and self._inbox[0][0] <= trio.current_time():
+                event = heappop(self._inbox)
+                if self.network.delivers(event[2], self._address):
+                    event[3]()
+                else:
+                    self._held.append(event)
+            with trio.move_on_at(self._inbox[0][0] if self._inbox else inf):
                 await self._woken.wait()
 
 
@@ -222,16 +231,13 @@ class SimulatedConnection:
     def remove(self, stream: "SimulatedStream") -> None:
         self._streams.pop(stream, None)
 
-    def topology_changed(self) -> None:
-        for stream in self._streams:
-            stream.wake()
-
 
 class SimulatedStream:
     def __init__(self, connection: SimulatedConnection) -> None:
         self._connection = connection
         self.twin = self
-        self._incoming: deque[tuple[float, bytes | None]] = deque()
+        self._incoming: deque[bytes | None] = deque()
+        self._on_its_way = 0
         self._woken = Signal()
         self._broken = False
         self._finished = False
@@ -249,18 +255,17 @@ class SimulatedStream:
             await self._woken.wait()
         if self._broken or self._finished:
             raise StreamClosedError(f"the stream to {self.peer} is closed")
-        self.twin.put(self._connection.arrival(), frame)
+        self.twin.expect(frame)
 
     async def receive(self) -> bytes:
         await trio.lowlevel.checkpoint_if_cancelled()
         while True:
+            await self._connection.near.network.awake(self._connection.near.address)
             if self._broken:
                 raise StreamClosedError(f"the stream to {self.peer} is closed")
-            due = self._next_due()
-            if due <= trio.current_time():
+            if self._incoming:
                 return self._take()
-            with trio.move_on_at(due):
-                await self._woken.wait()
+            await self._woken.wait()
 
     async def finish(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -275,31 +280,36 @@ class SimulatedStream:
         self._connection.remove(self)
         self.wake()
 
-    def put(self, at: float, frame: bytes | None) -> None:
-        self._incoming.append((at, frame))
-        if len(self._incoming) == 1:
-            self.wake()
+    def expect(self, frame: bytes | None) -> None:
+        """The other end has sent a frame, or its last one."""
+        self._on_its_way += 1
+        sender = self._connection.twin
+        self._connection.near.deliver(sender.arrival(), sender.near.address, lambda: self._put(frame))
 
     def wake(self) -> None:
         self._woken.notify()
 
     @property
     def is_full(self) -> bool:
-        return len(self._incoming) >= WINDOW_FRAMES and not self._broken
+        return self.unread >= WINDOW_FRAMES and not self._broken
+
+    @property
+    def unread(self) -> int:
+        """Frames that were sent and not yet read."""
+        return self._on_its_way + len(self._incoming)
 
     def _finish(self) -> None:
         if not self._finished and not self._broken:
             self._finished = True
-            self.twin.put(self._connection.arrival(), None)
+            self.twin.expect(None)
 
-    def _next_due(self) -> float:
-        near, far = self._connection.near, self._connection.far
-        if not self._incoming or not near.network.delivers(far.address, near.address):
-            return float("inf")
-        return self._incoming[0][0]
+    def _put(self, frame: bytes | None) -> None:
+        self._on_its_way -= 1
+        self._incoming.append(frame)
+        self.wake()
 
     def _take(self) -> bytes:
-        _, frame = self._incoming[0]
+        frame = self._incoming[0]
         if frame is None:
             raise StreamClosedError(f"{self.peer} has ended the stream")
         self._incoming.popleft()

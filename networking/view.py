@@ -9,6 +9,7 @@ from networking.documents import Documents
 from networking.election import UNSEATED, Candidate, find_leader
 from networking.links import Links
 from networking.membership import Membership, MemberState
+from networking.remembered import Remembered
 from networking.transport import Address, PeerId
 from networking.wire import Claim, MalformedMessageError, MemberFact, decode_claim, decode_member
 
@@ -59,31 +60,33 @@ class Beliefs:
         self._documents = documents
         self._membership = membership
         self._links = links
+        self._roster = Remembered[tuple[Candidate, ...]]()
+        self._claims = Remembered[tuple[tuple[PeerId, Claim], ...]]()
+        self._seniority = Remembered[int]()
 
     @property
     def members(self) -> list[PeerId]:
         """This peer included."""
-        return sorted({self._me, *self._membership.states})
+        return sorted({self._me, *self._membership.peers})
 
     @property
     def alive(self) -> int:
         """How many members are heard, this peer included."""
-        return 1 + sum(state is MemberState.ALIVE for state in self._membership.states.values())
+        return 1 + self._membership.alive
 
     @property
-    def roster(self) -> list[Candidate]:
-        return [self._candidate(peer) for peer in self.members]
+    def roster(self) -> tuple[Candidate, ...]:
+        members = tuple(self.members)
+        return self._roster.get((self._documents.changes, members), lambda: tuple(map(self._candidate, members)))
 
     @property
-    def claims(self) -> list[tuple[PeerId, Claim]]:
+    def claims(self) -> tuple[tuple[PeerId, Claim], ...]:
         """In all documents held, those of the dead included."""
-        claims = ((owner, self.claim_of(owner)) for owner in self._documents.owners)
-        return [(owner, claim) for owner, claim in claims if claim]
+        return self._claims.get(self._documents.changes, self._read_claims)
 
     @property
     def highest_seniority(self) -> int:
-        facts = (self.member_fact(owner) for owner in self._documents.owners)
-        return max((fact.seniority for fact in facts if fact and fact.seniority is not None), default=0)
+        return self._seniority.get(self._documents.changes, self._read_seniority)
 
     @property
     def addresses(self) -> dict[PeerId, tuple[Address, ...]]:
@@ -102,7 +105,8 @@ class Beliefs:
         roster = self.roster
         leader = find_leader(roster)
         claim = leader.claim if leader else None
-        members = [self._describe(each) for each in roster]
+        states = self._membership.states
+        members = [self._describe(each, states.get(each.peer, MemberState.ALIVE)) for each in roster]
         return View(
             me=self._me,
             members=tuple(sorted(members, key=lambda each: (each.seniority, each.peer))),
@@ -113,15 +117,22 @@ class Beliefs:
             warnings=warnings,
         )
 
+    def _read_claims(self) -> tuple[tuple[PeerId, Claim], ...]:
+        claims = ((owner, self.claim_of(owner)) for owner in self._documents.owners)
+        return tuple((owner, claim) for owner, claim in claims if claim)
+
+    def _read_seniority(self) -> int:
+        facts = (self.member_fact(owner) for owner in self._documents.owners)
+        return max((fact.seniority for fact in facts if fact and fact.seniority is not None), default=0)
+
     def _candidate(self, peer: PeerId) -> Candidate:
         fact = self.member_fact(peer) or MemberFact()
         seniority = UNSEATED if fact.seniority is None else fact.seniority
         version = self._documents.version_of(peer, CLAIM_KEY)
         return Candidate(peer, seniority, fact.may_lead, self.claim_of(peer), version)
 
-    def _describe(self, candidate: Candidate) -> Member:
+    def _describe(self, candidate: Candidate, state: MemberState) -> Member:
         fact = self.member_fact(candidate.peer) or MemberFact()
-        state = self._membership.states.get(candidate.peer, MemberState.ALIVE)
         proven = self._links.proven(candidate.peer)
         return Member(candidate.peer, state, candidate.seniority, fact.addresses, proven)
 
