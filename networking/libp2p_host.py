@@ -18,15 +18,18 @@ from multiaddr import Multiaddr
 
 from networking.addresses import check_free, parse, reachable
 from networking.gossip import Gossip
+from networking.greetings import Greeting, NoPeerError, StrangerError
 from networking.identity import Identity
 from networking.libp2p_connection import Libp2pConnection
 from networking.libp2p_swarm import ConnectionNotifee, PeerRefusedError, make_host, swarm_of, upgrade, wire_of
+from networking.seldom_said import SeldomSaid
 from networking.streams import FramedStream
 from networking.ticket import Cluster
 from networking.transport import (
     Address,
     Connection,
     DialError,
+    OtherClusterError,
     PeerId,
     StreamClosedError,
     TransportError,
@@ -36,10 +39,10 @@ from networking.transport import (
 logger = logging.getLogger(__name__)
 
 DIAL_LIMIT = 4.0
-"""Seconds for a dial, handshake included. A peer with another key just stays silent. Lower it and a busy peer can't be
-reached; raise it and a dead address holds up the next one for longer."""
+"""Seconds for a dial, handshake included. Lower it and a busy peer can't be reached; raise it and a dead address holds up
+the next one for longer."""
 
-NO_HANDSHAKE = "connected, but no handshake; does it have another secret or cluster name, or not allow this peer?"
+NO_HANDSHAKE = "connected, but no handshake: it does not allow this peer, or is too busy"
 
 CLOSE_LIMIT = 1.0
 """Seconds to say goodbye to all peers; those that don't take it are cut off."""
@@ -49,11 +52,17 @@ def _everyone(_peer: PeerId) -> bool:
     return True
 
 
+def _tell_nobody(_address: Address, _why: str) -> None:
+    pass
+
+
 class Libp2pTransport:
     """A ``networking.transport.Transport``. One object is one life: run it once.
 
     ``listen`` may name wildcards (``/ip4/0.0.0.0/tcp/52416``) and port 0. ``allow`` is asked about each peer that has
-    proven its id, on both sides and before anything else is done with it; it must return at once.
+    proven its id, on both sides and before anything else is done with it; it must return at once. ``turned_away`` hears
+    of those that dialled us and belong to another cluster: where they come from, and a line for people; not more often than
+    ``seldom_said.SAID_AGAIN_S`` of each.
     """
 
     def __init__(
@@ -63,9 +72,13 @@ class Libp2pTransport:
         listen: Iterable[Address],
         *,
         allow: Callable[[PeerId], bool] = _everyone,
+        turned_away: Callable[[Address, str], None] = _tell_nobody,
     ) -> None:
         self._identity = identity
         self._network_key = cluster.network_key
+        self._greeting = Greeting.of(cluster)
+        self._turned_away = turned_away
+        self._said = SeldomSaid()
         self._listen = tuple(parse(address).address for address in listen)
         self._allow = allow
         self._protocols: list[str] = []
@@ -121,7 +134,7 @@ class Libp2pTransport:
         with trio.move_on_after(DIAL_LIMIT):
             wire = await _reach(address)
             return await self._shake_hands(swarm_of(self._host), wire, address, peer)
-        problem = "no answer" if wire is None else NO_HANDSHAKE
+        problem = "no answer" if wire is None else "connected, but no handshake"
         raise DialError(f"{address}: {problem} (waited {DIAL_LIMIT:g} s)")
 
     async def broadcast(self, topic: str, data: bytes) -> None:
@@ -132,7 +145,7 @@ class Libp2pTransport:
     async def _serve(
         self, services: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        host = make_host(self._identity.seed, self._network_key, self._refusal)
+        host = make_host(self._identity.seed, self._network_key, self._greeting, self._refusal, self._turn_away)
         swarm_of(host).register_notifee(ConnectionNotifee(self._connected, self._disconnected))
         for protocol in self._protocols:
             host.set_stream_handler(TProtocol(protocol), functools.partial(self._serve_stream, protocol))
@@ -170,7 +183,9 @@ class Libp2pTransport:
     ) -> Connection:
         try:
             connection = self._announce(await upgrade(swarm, wire, peer))
-        except PeerRefusedError as error:
+        except StrangerError as error:
+            raise OtherClusterError(f"{address}: {error}") from error
+        except (PeerRefusedError, NoPeerError) as error:
             raise DialError(f"{address}: {error}") from error
         except Exception as error:
             logger.debug("handshake with %s failed", address, exc_info=True)
@@ -182,6 +197,16 @@ class Libp2pTransport:
     def _refusal(self, peer: PeerId) -> str | None:
         # Ourselves, or a copy of our home on another machine: those above can tell, once they talk.
         return None if peer == self.me or self._allow(peer) else f"{peer} is not allowed here"
+
+    def _turn_away(self, address: Address, error: NoPeerError | StrangerError) -> None:
+        host = parse(address).host
+        if not self._said.is_due((host, str(error))):
+            return
+        if isinstance(error, StrangerError):
+            logger.warning("%s dialled this node and was turned away: %s", host, error)
+            self._turned_away(address, str(error))
+        else:
+            logger.info("%s dialled this node and was turned away: %s", host, error)
 
     def _announce(self, swarm_conn: SwarmConn) -> Libp2pConnection | None:
         """Our object for libp2p's; the listener hears of it first. None if the connection is gone already.

@@ -25,13 +25,18 @@ from libp2p.transport.exceptions import SecurityUpgradeFailure
 from multiaddr import Multiaddr
 
 from networking import repairs
+from networking.addresses import from_socket_name
+from networking.greetings import Greeting, NoPeerError, StrangerError, greet
 from networking.handshakes import Handshakes
-from networking.transport import PeerId
+from networking.transport import Address, PeerId
 
 repairs.apply()
 
 Refusal = Callable[[PeerId], str | None]
 """Why a peer that has proven its id may not connect; None if it may."""
+
+TurnedAway = Callable[[Address, NoPeerError | StrangerError], None]
+"""Who dialled us and isn't of our cluster; must return at once."""
 
 
 class PeerRefusedError(SecurityUpgradeFailure):
@@ -44,7 +49,7 @@ WIRE = "cluster_wire"
 _MANY = 1_000_000
 
 
-def make_host(seed: bytes, network_key: str, refusal: Refusal) -> IHost:
+def make_host(seed: bytes, network_key: str, greeting: Greeting, refusal: Refusal, turned_away: TurnedAway) -> IHost:
     """A host that speaks TCP, noise and yamux within the private network, and nothing else."""
     key_pair = ed25519.create_new_key_pair(seed)
     host = new_host(
@@ -59,7 +64,7 @@ def make_host(seed: bytes, network_key: str, refusal: Refusal) -> IHost:
     # Its limits count connections, rates and the machine's free memory; a machine full of work would let nobody in.
     # What strangers may cost is bounded where they shake hands.
     swarm.set_resource_manager(None)
-    _guard(swarm, refusal)
+    _guard(swarm, greeting, refusal, turned_away)
     return host
 
 
@@ -71,7 +76,7 @@ async def upgrade(swarm: Swarm, wire: trio.SocketStream, expected: PeerId | None
     """Make a connection of a TCP stream that we opened. Without ``expected``, to whomever is there.
 
     libp2p's own dialling needs the peer's id, tries again on its own, and hides which step failed. Raises
-    PeerRefusedError, or whatever garbage led to: with another network key the peer's first words are noise.
+    StrangerError, NoPeerError, PeerRefusedError, or whatever garbage led to.
     """
     assert swarm.psk is not None
     raw = new_protected_conn(RawConnection(TrioTCPStream(wire), True), swarm.psk)
@@ -90,17 +95,27 @@ def wire_of(swarm_conn: SwarmConn) -> trio.SocketStream:
     return getattr(cast(Any, swarm_conn.muxed_conn).secured_conn, WIRE)
 
 
-def _guard(swarm: Swarm, refusal: Refusal) -> None:
+def _guard(swarm: Swarm, greeting: Greeting, refusal: Refusal, turned_away: TurnedAway) -> None:
     """Ask about each peer at the first moment its id is certain, before libp2p registers anything of it."""
     security = swarm.upgrader.security_multistream
     handshakes = Handshakes()
 
+    async def secure_inbound(raw_conn: IRawConnection) -> ISecureConn:
+        wire = _innermost_stream(raw_conn)
+        with handshakes.one_more():
+            try:
+                await greet(wire, greeting)
+            except (NoPeerError, StrangerError) as error:
+                turned_away(from_socket_name(wire.socket.getpeername()), error)
+                raise
+            return await security.secure_inbound(raw_conn)
+
+    async def secure_outbound(raw_conn: IRawConnection) -> ISecureConn:
+        await greet(_innermost_stream(raw_conn), greeting)
+        return await security.secure_outbound(raw_conn, cast(ID, None))  # noise takes None for anyone
+
     async def upgrade_security(raw_conn: IRawConnection, is_initiator: bool, peer_id: ID | None = None) -> ISecureConn:
-        if is_initiator:
-            secure = await security.secure_outbound(raw_conn, cast(ID, None))  # noise takes None for anyone
-        else:
-            with handshakes.one_more():
-                secure = await security.secure_inbound(raw_conn)
+        secure = await (secure_outbound if is_initiator else secure_inbound)(raw_conn)
         found = secure.get_remote_peer()
         reason = refusal(PeerId(str(found)))
         if peer_id is not None and found != peer_id:

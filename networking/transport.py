@@ -31,6 +31,10 @@ class DialError(TransportError):
     """No connection could be made; the message names the address and the reason."""
 
 
+class OtherClusterError(DialError):
+    """Somebody answers there, but of another cluster: unlike other failures, waiting doesn't help."""
+
+
 class Stream(Protocol):
     """An ordered, flow-controlled stream of frames to one peer. A frame arrives whole or not at all."""
 
