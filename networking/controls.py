@@ -17,6 +17,9 @@ logger = logging.getLogger(__name__)
 CONTROL_PROTOCOL = "/overlay/1/control"
 QUEUED_MESSAGES = 512
 """Per connection. Lowered, a slow connection is given up sooner; raised, it may hold more memory."""
+QUIET_S = 2.5
+"""A connection that wasn't heard for so long isn't relied on: others are dialled beside it. Lowered, pauses of a busy peer make
+more connections; raised, an address that went down is found out later."""
 LINGER_S = 1.0
 """How long a closing connection may take to deliver what was said last."""
 
@@ -28,6 +31,7 @@ class _Control:
     nursery: trio.Nursery
     outgoing: trio.MemorySendChannel[bytes]
     queue: trio.MemoryReceiveChannel[bytes]
+    heard_at: float = field(factory=trio.current_time)
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     begun: bool = False
     ended: bool = False
@@ -47,7 +51,9 @@ class Controls:
         """Notified when a connection came or went."""
 
     def is_connected(self, peer: PeerId) -> bool:
-        return any(connection.peer == peer for connection in self._controls)
+        """And heard of late."""
+        now = trio.current_time()
+        return any(each.connection.peer == peer and now - each.heard_at < QUIET_S for each in self._controls.values())
 
     def connection_to(self, peer: PeerId) -> Connection:
         """Raises TransportError."""
@@ -145,6 +151,7 @@ class Controls:
         try:
             while True:
                 frame = await stream.receive()
+                control.heard_at = trio.current_time()
                 self._perform(self._peer.received(trio.current_time(), control.number, frame))
         except StreamClosedError:
             return

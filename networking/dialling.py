@@ -1,4 +1,9 @@
-"""Keeps this peer connected: one task per target of the address book dials its addresses in turn until it is connected."""
+"""Keeps this peer connected: one task per target of the address book dials its addresses until it is connected.
+
+What a peer says of its addresses is seldom all true elsewhere: those of a VPN, of a bridge for containers, of a cable between
+two others. So the next address is tried when one hasn't answered for a moment (as browsers do, RFC 8305); the first that
+connects wins, and next time those that didn't answer come last.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +14,7 @@ import trio
 from attrs import define, field, frozen
 
 from networking.address_book import AddressBook, AddressBookSettings, Target
-from networking.transport import Address, DialError, PeerId, Transport
+from networking.transport import Address, Connection, DialError, OtherClusterError, PeerId, Transport
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +38,11 @@ class DialSettings:
     patience_s: float = 4.0
     """How long a target that a person gave may fail before that is reported. Lowered, those that start later are complained of."""
     sighted_at_once: int = 16
-    """Peers known by a sighting alone that are dialled at a time. Raised, forged ones cost more; lowered, they hold up real ones."""
+    """Dials at a time of peers known by a sighting alone. Raised, forged ones cost more; lowered, they hold up real ones."""
+    stagger_s: float = 0.5
+    """After so long without an answer the next address is tried, too. Raised, dead addresses hold up good ones; lowered, more packets."""
+    look_every_s: float = 1.0
+    """How soon it is noticed that a connection isn't heard any more. Raised, another address is tried later; lowered, an idle node works more."""
 
 
 class Signal:
@@ -57,7 +66,19 @@ class _Pursuit:
     renewed: Signal = field(factory=Signal)
     found: PeerId | None = None
     """Who answered last."""
+    address: Address | None = None
+    """Where it answered."""
+    failures: dict[Address, int] = field(factory=dict[Address, int])
+    """How often an address didn't answer since it last did."""
     failing_since: float | None = None
+
+
+@define
+class _Race:
+    """Of a target's addresses."""
+
+    won: Connection | None = None
+    problems: list[DialError] = field(factory=list[DialError])
 
 
 class Dialler:
@@ -70,7 +91,7 @@ class Dialler:
         settings: DialSettings,
         random: Random,
     ) -> None:
-        """``changed`` is notified whenever a connection came or went."""
+        """``is_connected``: and heard of late; ``changed`` is notified whenever a connection came or went."""
         self._transport = transport
         self._is_connected = is_connected
         self._changed = changed
@@ -138,13 +159,14 @@ class Dialler:
                 met_at = trio.current_time()
                 while not self._is_wanted(pursuit):
                     self._reached(pursuit)
-                    await self._changed.wait()
+                    with trio.move_on_after(settings.look_every_s):  # it may just have fallen silent
+                        await self._changed.wait()
                 if trio.current_time() - met_at >= settings.stable_s:
                     backoff = 0.0
                 await self._wait(pursuit, backoff)
                 backoff = min(max(backoff * 2, settings.backoff_min_s), settings.backoff_max_s)
                 if self._is_wanted(pursuit):
-                    await self._dial_in_turn(pursuit)
+                    await self._dial_all(pursuit)
                 if pursuit.found == self._transport.me:
                     # Either an address of our own, or a clone; the overlay tells which, and a clone is worth another look.
                     await trio.sleep(settings.look_again_s)
@@ -163,30 +185,49 @@ class Dialler:
         with trio.move_on_after(backoff * self._random.uniform(0.75, 1.25) if backoff else first):
             await pursuit.renewed.wait()
 
-    async def _dial_in_turn(self, pursuit: _Pursuit) -> None:
-        async with nullcontext() if pursuit.target.is_known else self._sighted_turns:
-            await self._dial_all(pursuit)
-
     async def _dial_all(self, pursuit: _Pursuit) -> None:
-        problems: list[str] = []
-        for address in pursuit.target.addresses(trio.current_time()):
-            try:
-                connection = await self._transport.dial(address, pursuit.target.peer)
-            except DialError as error:
-                logger.debug("dialling failed: %s", error)
-                problems.append(str(error))
-            else:
-                pursuit.found = connection.peer
-                self._reached(pursuit)
-                return
-        self._failed(pursuit, problems)
+        race = _Race()
+        async with trio.open_nursery() as nursery:
+            for address in self._best_first(pursuit):
+                given_up = trio.Event()
+                nursery.start_soon(self._attempt, pursuit, address, race, given_up, nursery.cancel_scope)
+                with trio.move_on_after(self._settings.stagger_s):
+                    await given_up.wait()
+        if race.won is None:
+            self._failed(pursuit, race.problems)
+        else:
+            pursuit.found = race.won.peer
+            self._reached(pursuit)
 
-    def _failed(self, pursuit: _Pursuit, problems: list[str]) -> None:
+    def _best_first(self, pursuit: _Pursuit) -> list[Address]:
+        addresses = pursuit.target.addresses(trio.current_time())
+        pursuit.failures = {address: pursuit.failures.get(address, 0) for address in addresses}
+        return sorted(addresses, key=lambda address: (pursuit.failures[address], address != pursuit.address))
+
+    async def _attempt(
+        self, pursuit: _Pursuit, address: Address, race: "_Race", given_up: trio.Event, race_over: trio.CancelScope
+    ) -> None:
+        try:
+            async with nullcontext() if pursuit.target.is_known else self._sighted_turns:
+                connection = await self._transport.dial(address, pursuit.target.peer)
+        except DialError as error:
+            logger.debug("dialling failed: %s", error)
+            race.problems.append(error)
+            pursuit.failures[address] = pursuit.failures.get(address, 0) + 1
+            given_up.set()
+        else:
+            logger.info("connected to %s at %s", connection.peer, address)
+            race.won, pursuit.address = race.won or connection, address
+            pursuit.failures[address] = 0
+            race_over.cancel()
+
+    def _failed(self, pursuit: _Pursuit, problems: list[DialError]) -> None:
         now = trio.current_time()
         if pursuit.failing_since is None:
             pursuit.failing_since = now
-        elif pursuit.target.is_given and now - pursuit.failing_since >= self._settings.patience_s:
-            self._report(pursuit.target.name, "; ".join(problems))
+        is_final = any(isinstance(problem, OtherClusterError) for problem in problems)
+        if pursuit.target.is_given and (is_final or now - pursuit.failing_since >= self._settings.patience_s):
+            self._report(pursuit.target.name, "; ".join(map(str, problems)))
 
     def _reached(self, pursuit: _Pursuit) -> None:
         if pursuit.failing_since is not None:
