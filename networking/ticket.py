@@ -7,14 +7,12 @@ import json
 import logging
 import re
 import secrets
-from pathlib import Path
-from typing import Any, cast
 
 from attrs import field, frozen
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from networking.identity import public_key_of, read_privately, write_privately
+from networking.identity import public_key_of
 from networking.transport import Address, PeerId
 
 logger = logging.getLogger(__name__)
@@ -23,7 +21,6 @@ PREFIX = "cluster1"
 """What a ticket begins with; the number is the version of its form."""
 
 SECRET_BYTES = 32
-CLUSTER_FILE = "cluster.json"
 
 SHORT_PASSPHRASE = 12
 """Characters. Raise it and more people are warned; lower it and guessable secrets pass in silence."""
@@ -113,10 +110,10 @@ class Ticket:
     addresses: tuple[Address, ...]
 
     def __str__(self) -> str:
-        secret = None if self.cluster.secret is None else _encode(self.cluster.secret)
+        secret = None if self.cluster.secret is None else encode_bytes(self.cluster.secret)
         fields = [self.cluster.name, secret, self.peer, list(self.addresses)]
         payload = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-        return PREFIX + _encode(payload + _checksum(payload))
+        return PREFIX + encode_bytes(payload + _checksum(payload))
 
     @classmethod
     def parse(cls, text: str) -> "Ticket":
@@ -126,32 +123,13 @@ class Ticket:
         payload = _checked_payload(text.removeprefix(PREFIX))
         try:
             name, secret, peer, addresses = json.loads(payload)
-            cluster = Cluster(name, None if secret is None else _decode(secret))
+            cluster = Cluster(name, None if secret is None else decode_bytes(secret))
             public_key_of(peer)
             return cls(cluster, PeerId(peer), tuple(Address(str(address)) for address in addresses))
         except (ValueError, TypeError, AttributeError) as error:
             raise TicketError(
                 f"the ticket is whole but holds something unknown ({error}); ask for a new one"
             ) from error
-
-
-def save_cluster(home: Path, cluster: Cluster) -> None:
-    """Keep the cluster of this home, readable by its owner only."""
-    secret = None if cluster.secret is None else _encode(cluster.secret)
-    write_privately(home / CLUSTER_FILE, json.dumps({"name": cluster.name, "secret": secret}).encode())
-
-
-def load_cluster(home: Path) -> Cluster | None:
-    """The cluster that was saved, None if none was. Raises TicketError if the file is damaged."""
-    path = home / CLUSTER_FILE
-    if not path.exists():
-        return None
-    try:
-        settings = cast(dict[str, Any], json.loads(read_privately(path)))
-        secret = settings["secret"]
-        return Cluster(settings["name"], None if secret is None else _decode(secret))
-    except (ValueError, KeyError, TypeError) as error:
-        raise TicketError(f"{path} is damaged ({error}); restore it, or remove it and join again") from error
 
 
 def _check_version(text: str) -> None:
@@ -164,7 +142,7 @@ def _check_version(text: str) -> None:
 
 def _checked_payload(body: str) -> bytes:
     try:
-        data = _decode(body)
+        data = decode_bytes(body)
     except ValueError:
         data = b""
     payload, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
@@ -177,11 +155,13 @@ def _checksum(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest()[:_CHECKSUM_BYTES]
 
 
-def _encode(data: bytes) -> str:
+def encode_bytes(data: bytes) -> str:
+    """Base64 as it may stand in a URL, without padding."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _decode(text: str) -> bytes:
+def decode_bytes(text: str) -> bytes:
+    """What ``encode_bytes`` wrote. Raises ValueError."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:

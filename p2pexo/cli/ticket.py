@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from networking.ticket import Cluster, Ticket, TicketError, load_cluster
+from networking.charter import load_charter
+from networking.ticket import Cluster, Ticket, TicketError
 from networking.transport import Address, PeerId
 from p2pexo.cli.client import Client, Target
 from p2pexo.cli.errors import CommandError
@@ -28,13 +29,13 @@ def ticket(
         The home of the node that runs here; the secret is read from it.
     """
     try:
-        cluster = load_cluster(home.expanduser())
+        charter = load_charter(home.expanduser())
     except (TicketError, OSError) as error:
         raise CommandError(str(error)) from error
-    if cluster is None:
+    if charter is None:
         raise CommandError(f"{home} belongs to no cluster yet; start `p2pexo node` once, or name its --home")
     with Client(target) as client:
-        print(make_ticket(cluster, client.cluster()))
+        print(make_ticket(charter.cluster, client.cluster()))
 
 
 def make_ticket(cluster: Cluster, snapshot: ClusterSnapshot) -> Ticket:

@@ -15,7 +15,7 @@ from networking.identity import Identity, verify
 from networking.libp2p_host import Libp2pTransport
 from networking.overlay import Overlay, OverlaySettings
 from networking.saved import FileState
-from networking.ticket import Cluster, Ticket
+from networking.ticket import Ticket
 from networking.transport import Address, PeerId
 from networking.wire import PROTOCOL_VERSION
 from p2pexo import __version__
@@ -37,6 +37,7 @@ from p2pexo.engine.blas import Blas, prepare_blas
 from p2pexo.engine.environment import private_directory, stage_environment
 from p2pexo.models.store import Store
 from p2pexo.node.announcing import keep_announced
+from p2pexo.node.belonging import Belonging
 from p2pexo.node.notices import Notices
 from p2pexo.node.settings import NodeSettings
 from p2pexo.ring.engines import MLX_ENGINE, SCRIPTED_ENGINE
@@ -58,9 +59,10 @@ log = structlog.get_logger(__name__)
 class Node:
     """One node. ``run`` is its life."""
 
-    def __init__(self, settings: NodeSettings, identity: Identity, cluster: Cluster, ticket: Ticket | None) -> None:
+    def __init__(self, settings: NodeSettings, identity: Identity, belonging: Belonging, ticket: Ticket | None) -> None:
         self.settings = settings
-        self._cluster = cluster
+        self._belonging = belonging
+        cluster = belonging.cluster
         self._notices = Notices(cluster)
         self.is_up = False
         self._api_url = ""
@@ -121,7 +123,7 @@ class Node:
             "node is up",
             node=self.settings.display_name,
             peer=self._overlay.me,
-            cluster=self._cluster.name,
+            cluster=self._belonging.cluster.name,
             addresses=list(self._transport.addresses),
             blas=self._blas.name,
             blas_cost=self._blas.cost,
@@ -178,15 +180,15 @@ class Node:
         return Sighting(
             self._overlay.me,
             self._transport.addresses,
-            self._cluster.name,
-            self._cluster.fingerprint,
+            self._belonging.cluster.name,
+            self._belonging.cluster.fingerprint,
             PROTOCOL_VERSION,
         )
 
     def _seen(self, sighting: Sighting) -> None:
         if sighting.peer == self._overlay.me:
             return
-        if sighting.fingerprint != self._cluster.fingerprint:
+        if sighting.fingerprint != self._belonging.cluster.fingerprint:
             self._notices.add_stranger(sighting)
             return
         self._overlay.add_sighting(sighting.peer, sighting.addresses)

@@ -6,7 +6,7 @@ import structlog
 import trio
 
 from networking.identity import Identity
-from p2pexo.node.belonging import choose_cluster, read_ticket
+from p2pexo.node.belonging import choose_belonging, read_ticket
 from p2pexo.node.parts import Node
 from p2pexo.node.settings import NodeSettings
 from p2pexo.node.stopping import wait_for_end_of_input, wait_for_signal
@@ -21,8 +21,7 @@ def run_node(settings: NodeSettings) -> int:
     identity = Identity.load(settings.home)
     with identity.locked():
         ticket = read_ticket(settings)
-        cluster = choose_cluster(settings, ticket)
-        node = Node(settings, identity, cluster, ticket)
+        node = Node(settings, identity, choose_belonging(settings, ticket), ticket)
         try:
             trio.run(partial(_run, node))
         except Exception:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from networking.identity import Identity
-from networking.ticket import Cluster, Ticket, TicketError, load_cluster, save_cluster
+from networking.ticket import Cluster, Ticket, TicketError
 from networking.transport import Address, PeerId
 
 PEER = PeerId("12D3KooWBhSTC2GAk7u9AV1jzk9gCBBsm2EsxNpNbnRVhxfSMvsQ")
@@ -122,22 +122,6 @@ def test_what_is_no_ticket_is_refused_in_plain_words(text: str, reason: str) -> 
 def test_a_whole_ticket_with_a_peer_that_is_none_is_refused() -> None:
     with pytest.raises(TicketError, match="something unknown"):
         Ticket.parse(str(Ticket(Cluster("desk"), PeerId("nobody"), ())))
-
-
-@pytest.mark.parametrize("cluster", [Cluster("desk", bytes(32)), Cluster("desk")])
-def test_the_cluster_of_a_home_survives_a_restart(tmp_path: Path, cluster: Cluster) -> None:
-    assert load_cluster(tmp_path) is None
-    save_cluster(tmp_path, cluster)
-    assert load_cluster(tmp_path) == cluster
-    assert (tmp_path / "cluster.json").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b'{"name": "desk", "secret": "AAAA"}'])
-def test_damaged_settings_are_refused_and_left_alone(tmp_path: Path, damage: bytes) -> None:
-    (tmp_path / "cluster.json").write_bytes(damage)
-    with pytest.raises(TicketError, match=r"cluster\.json is damaged"):
-        load_cluster(tmp_path)
-    assert (tmp_path / "cluster.json").read_bytes() == damage
 
 
 def test_a_ticket_made_from_a_real_identity_can_be_read(tmp_path: Path) -> None:
