@@ -11,13 +11,13 @@ import ollama
 import openai
 import pytest
 from attrs import define, field
-from end_to_end.cluster import RealCluster, RealNode, real_cluster, wait_for
+from end_to_end.cluster import RealCluster, RealNode, wait_for
 from end_to_end.conftest import sdk
 from end_to_end.dialects import DIALECTS, PATHS, Told, body, check_error, check_status, text_of, told
+from end_to_end.scripted import MODEL, scripted_ring
 
 from p2pexo.ring.scripted import Line, Script
 
-MODEL = "local/scripted"
 ANSWER = "All is well."
 STORY = "Once upon a time there was a ship. " * 20
 SCRIPT = Script(
@@ -36,13 +36,7 @@ both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stre
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> Generator[RealCluster]:
-    folder = tmp_path_factory.mktemp("matrix")
-    model = folder / "scripted"
-    model.mkdir()
-    SCRIPT.write(model)
-    arguments = ("--engine", "scripted", "--model-dir", str(model), "--cache", str(folder / "cache"))
-    with real_cluster(folder, 2, arguments) as cluster:
-        cluster.place(MODEL, min_stages=2)
+    with scripted_ring(tmp_path_factory.mktemp("matrix"), 2, SCRIPT) as cluster:
         yield cluster
 
 

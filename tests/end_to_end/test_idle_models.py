@@ -6,22 +6,17 @@ from datetime import UTC, datetime
 import httpx
 import ollama
 import pytest
-from end_to_end.cluster import RealCluster, real_cluster, wait_for
+from end_to_end.cluster import RealCluster, wait_for
+from end_to_end.scripted import MODEL, scripted_nodes
 
 from p2pexo.ring.scripted import Line, Script
 
-MODEL = "local/scripted"
 SCRIPT = Script(context_length=4096, says=(Line("slowly", "one word after another " * 20), Line("", "Yes.")))
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("idle-models")
-    model = folder / "scripted"
-    model.mkdir()
-    SCRIPT.write(model)
-    arguments = ("--engine", "scripted", "--model-dir", str(model), "--cache", str(folder / "cache"))
-    with real_cluster(folder, 1, (*arguments, "--keep-alive", "10m")) as cluster:
+    with scripted_nodes(tmp_path_factory.mktemp("idle-models"), 1, SCRIPT, ("--keep-alive", "10m")) as cluster:
         yield cluster
 
 

@@ -8,7 +8,8 @@ from collections.abc import Generator
 from typing import Any, Literal
 
 import pytest
-from end_to_end.cluster import EMBEDDED_MODEL, RealCluster, real_cluster
+from end_to_end.cluster import EMBEDDED_MODEL, RealCluster
+from end_to_end.scripted import MODEL, scripted_nodes
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -26,7 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*not an async function"),
 ]
 
-MODEL, OTHER_MODEL = "local/scripted", "local/other"
+OTHER_MODEL = "local/other"
 KEY = SecretStr("none")
 GREETING = "Hello to you, and to your cat."
 JOKE = {"setup": "Who sleeps all day? 🐈", "punchline": "The cat."}
@@ -64,12 +65,7 @@ SCRIPT = Script(
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> Generator[RealCluster]:
     folder = tmp_path_factory.mktemp("langchain")
-    arguments = ["--engine", "scripted", "--cache", str(folder / "cache")]
-    for name in ("scripted", "other"):
-        (folder / name).mkdir()
-        SCRIPT.write(folder / name)
-        arguments += ["--model-dir", str(folder / name)]
-    with real_cluster(folder, 3, arguments) as cluster:
+    with scripted_nodes(folder, 3, SCRIPT, models=(MODEL, OTHER_MODEL)) as cluster:
         cluster.place(MODEL, min_stages=3)
         cluster.place(OTHER_MODEL, min_stages=2)
         yield cluster

@@ -4,11 +4,11 @@ import json
 
 import httpx
 import pytest
-from end_to_end.cluster import RealCluster, real_cluster
+from end_to_end.cluster import RealCluster
+from end_to_end.scripted import MODEL, scripted_ring
 
 from p2pexo.ring.scripted import Line, Script
 
-MODEL = "local/scripted"
 SCRIPT = Script(
     context_length=4096,
     says=(
@@ -21,13 +21,7 @@ SCRIPT = Script(
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("scripted-node")
-    model = folder / "scripted"
-    model.mkdir()
-    SCRIPT.write(model)
-    arguments = ("--engine", "scripted", "--model-dir", str(model), "--cache", str(folder / "cache"))
-    with real_cluster(folder, 1, arguments) as cluster:
-        cluster.place(MODEL)
+    with scripted_ring(tmp_path_factory.mktemp("scripted-node"), 1, SCRIPT) as cluster:
         yield cluster
 
 
