@@ -40,10 +40,17 @@ class _Control:
 class Controls:
     """All connections of one peer, with their control streams. The side that dialled opens the stream."""
 
-    def __init__(self, peer: Peer, perform: Callable[[list[Action]], None], hello_within_s: float) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        perform: Callable[[list[Action]], None],
+        hello_within_s: float,
+        clock: Callable[[], float] = trio.current_time,
+    ) -> None:
         self._peer = peer
         self._perform = perform
         self._hello_within_s = hello_within_s
+        self._clock = clock
         self._controls: dict[Connection, _Control] = {}
         self._by_number: dict[int, _Control] = {}
         self._last_number = 0
@@ -52,7 +59,7 @@ class Controls:
 
     def is_connected(self, peer: PeerId) -> bool:
         """And heard of late."""
-        now = trio.current_time()
+        now = self._clock()
         return any(each.connection.peer == peer and now - each.heard_at < QUIET_S for each in self._controls.values())
 
     def connection_to(self, peer: PeerId) -> Connection:
@@ -130,7 +137,7 @@ class Controls:
         connection = control.connection
         self._perform(
             self._peer.connected(
-                trio.current_time(),
+                self._clock(),
                 control.number,
                 connection.peer,
                 outbound=connection.outbound,
@@ -151,8 +158,8 @@ class Controls:
         try:
             while True:
                 frame = await stream.receive()
-                control.heard_at = trio.current_time()
-                self._perform(self._peer.received(trio.current_time(), control.number, frame))
+                control.heard_at = self._clock()
+                self._perform(self._peer.received(self._clock(), control.number, frame))
         except StreamClosedError:
             return
 
@@ -180,4 +187,4 @@ class Controls:
         control.outgoing.close()
         control.connection.abort()
         self.changed.notify()
-        self._perform(self._peer.disconnected(trio.current_time(), control.number))
+        self._perform(self._peer.disconnected(self._clock(), control.number))

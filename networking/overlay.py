@@ -82,13 +82,15 @@ class Overlay:
         may_lead: bool = True,
         random: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = trio.sleep,
+        clock: Callable[[], float] = trio.current_time,
     ) -> None:
-        """``random`` and ``sleep`` (between two ticks) are for tests that have to repeat themselves."""
+        """``random``, ``sleep`` (between two ticks) and ``clock`` (monotonic seconds) are for tests that repeat themselves."""
         random = random or SystemRandom()
         self._transport = transport
         self._settings = settings
         self._state = state
         self._sleep = sleep
+        self._clock = clock
         self._peer = Peer(
             transport.me,
             process=random.getrandbits(53),
@@ -99,7 +101,7 @@ class Overlay:
             settings=settings.peer,
             may_lead=may_lead,
         )
-        self._controls = Controls(self._peer, self._do, settings.peer.links.hello_within_s)
+        self._controls = Controls(self._peer, self._do, settings.peer.links.hello_within_s, clock)
         self._dialler = Dialler(
             transport, self._controls.is_connected, self._controls.changed, self._dialled, settings.dialling, random
         )
@@ -131,7 +133,7 @@ class Overlay:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             await nursery.start(self._transport.run, self)
-            self._do(self._peer.start(trio.current_time(), self._transport.addresses))
+            self._do(self._peer.start(self._clock(), self._transport.addresses))
             nursery.start_soon(self._tick)
             nursery.start_soon(self._spread_gossip)
             nursery.start_soon(self._dialler.run)
@@ -150,14 +152,14 @@ class Overlay:
 
     def set_fact(self, key: str, value: bytes, *, volatile: bool = False) -> None:
         """Tell everyone; at once, or merged with others and at most every two seconds if ``volatile``. Raises FactTooLargeError."""
-        self._do(self._peer.set_fact(trio.current_time(), key, value, volatile=volatile))
+        self._do(self._peer.set_fact(self._clock(), key, value, volatile=volatile))
 
     def delete_fact(self, key: str) -> None:
-        self._do(self._peer.delete_fact(trio.current_time(), key))
+        self._do(self._peer.delete_fact(self._clock(), key))
 
     def set_payload(self, payload: bytes) -> None:
         """Change what the leader tells everyone, one fact with its claim. Raises NotLeaderError and FactTooLargeError."""
-        self._do(self._peer.set_payload(trio.current_time(), payload))
+        self._do(self._peer.set_payload(self._clock(), payload))
 
     def add_address(self, address: Address, peer: PeerId | None = None) -> None:
         """Somebody is to be reached there; it is dialled again and again until a connection stands. Failure is warned of."""
@@ -200,7 +202,7 @@ class Overlay:
         """Say goodbye, so that the others need not wait for a time-out; then ``run`` may be cancelled."""
         self._leaving = True
         self._dialler.stop()
-        self._do(self._peer.leave(trio.current_time()))
+        self._do(self._peer.leave(self._clock()))
         with trio.move_on_after(LINGER_S):
             await self._controls.all_closed()
 
@@ -218,7 +220,7 @@ class Overlay:
 
     def broadcast_received(self, topic: str, data: bytes) -> None:
         if topic == GOSSIP_TOPIC:
-            self._do(self._peer.gossip_received(trio.current_time(), data))
+            self._do(self._peer.gossip_received(self._clock(), data))
 
     async def stream_opened(self, protocol: str, stream: Stream, connection: Connection) -> None:
         if protocol == CONTROL_PROTOCOL:
@@ -252,7 +254,7 @@ class Overlay:
             logger.warning("the peer's state can't be saved (%s); it is tried again at its next change", error)
 
     def _dialled(self, target: str, problem: str | None) -> None:
-        self._do(self._peer.dialled(trio.current_time(), target, problem))
+        self._do(self._peer.dialled(self._clock(), target, problem))
 
     def _broadcast(self, action: Broadcast) -> None:
         try:
@@ -262,8 +264,8 @@ class Overlay:
 
     async def _tick(self) -> None:
         while True:
-            self._do(self._peer.set_addresses(trio.current_time(), self._transport.addresses))
-            self._do(self._peer.tick(trio.current_time()))
+            self._do(self._peer.set_addresses(self._clock(), self._transport.addresses))
+            self._do(self._peer.tick(self._clock()))
             await self._sleep(self._settings.peer.membership.tick_s)
 
     async def _spread_gossip(self) -> None:

@@ -84,8 +84,10 @@ class SimulatedTransport:
     async def broadcast(self, topic: str, data: bytes) -> None:
         await self.network.awake(self._address)
         for connection in list(self._connections):
-            if topic in connection.far._topics and not self.network.loses_broadcast():
-                connection.far.deliver(self.network.arrival(), self._address, connection.far._hearing(topic, data))
+            if topic in connection.far._topics:
+                self.network.count(data)
+                for at in self.network.arrivals():
+                    connection.far.deliver(at, self._address, connection.far._hearing(topic, data))
         await trio.lowlevel.checkpoint()
 
     def subscribe(self, topic: str) -> None:
@@ -283,6 +285,7 @@ class SimulatedStream:
     def expect(self, frame: bytes | None) -> None:
         """The other end has sent a frame, or its last one."""
         self._on_its_way += 1
+        self._connection.near.network.count(frame or b"")
         sender = self._connection.twin
         self._connection.near.deliver(sender.arrival(), sender.near.address, lambda: self._put(frame))
 

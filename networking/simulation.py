@@ -1,7 +1,7 @@
 """The overlay on simulated machines in virtual time.
 
 ``simulate`` runs an async function so that one seed always gives the same run, in as little real time as its work takes.
-``open_cluster`` gives it nodes that crash, restart, pause and leave on command.
+``open_cluster`` gives it nodes that crash, restart, pause, sleep and leave on command.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import trio
 import trio.testing
-from attrs import evolve
 from trio._core import _run as trio_run  # pyright: ignore[reportPrivateUsage]
 
 from networking.overlay import MemoryState, Overlay, OverlaySettings
@@ -64,13 +63,15 @@ class SimulatedNode:
     def __init__(self, cluster: "SimulatedCluster", peer: PeerId, address: Address, *, may_lead: bool = True) -> None:
         self._cluster = cluster
         self._may_lead = may_lead
-        self._lives = 0
+        self._slept_s = 0.0
         self._scope: trio.CancelScope | None = None
         self._transport: SimulatedTransport | None = None
         self._overlay: Overlay | None = None
         self.peer = peer
         self.address = address
         self.state = MemoryState()
+        self.lives = 0
+        """How often it was started."""
 
     @property
     def overlay(self) -> Overlay:
@@ -88,7 +89,7 @@ class SimulatedNode:
     async def start(self) -> None:
         """Begin a new life; everybody running hears of the address, as by a discovery on the network."""
         cluster = self._cluster
-        self._lives += 1
+        self.lives += 1
         self._transport = SimulatedTransport(cluster.network, self.peer, self.address)
         self._overlay = Overlay(
             self._transport,
@@ -98,8 +99,9 @@ class SimulatedNode:
             settings=cluster.settings,
             merge_payloads=cluster.merge_payloads,
             may_lead=self._may_lead,
-            random=Random(f"{cluster.seed} {self.address} {self._lives}"),
+            random=Random(f"{cluster.seed} {self.address} {self.lives}"),
             sleep=self._sleep,
+            clock=self._clock,
         )
         if cluster.on_start is not None:
             cluster.on_start(self._overlay)
@@ -123,13 +125,31 @@ class SimulatedNode:
         self.crash()
 
     async def pause(self, seconds: float) -> None:
+        """Stand still, as in a computation that lets nothing else run: its own clock shows the gap."""
         self._cluster.network.pause(self.address)
         await trio.sleep(seconds)
         self._cluster.network.resume(self.address)
 
+    async def sleep(self, seconds: float) -> None:
+        """As a machine whose lid is closed: its monotonic clock stands still, too."""
+        self._cluster.network.pause(self.address)
+        await trio.sleep(seconds)
+        self._slept_s += seconds
+        self._cluster.network.resume(self.address)
+
     async def _run(self, overlay: Overlay, *, task_status: trio.TaskStatus[None]) -> None:
         with trio.CancelScope() as self._scope:
-            await overlay.run(task_status=task_status)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._show, overlay)
+                await overlay.run(task_status=task_status)
+
+    async def _show(self, overlay: Overlay) -> None:
+        if self._cluster.on_view is not None:
+            async for view in overlay.views():
+                self._cluster.on_view(self, view)
+
+    def _clock(self) -> float:
+        return trio.current_time() - self._slept_s
 
     async def _sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
@@ -146,11 +166,13 @@ class SimulatedCluster:
         settings: OverlaySettings | None = None,
         merge_payloads: Callable[[Sequence[bytes]], bytes] = join_payloads,
         on_start: Callable[[Overlay], None] | None = None,
+        on_view: "Callable[[SimulatedNode, View], None] | None" = None,
     ) -> None:
-        """``on_start`` gets each overlay before it runs, to register its handlers."""
+        """``on_start`` gets each overlay before it runs, to register its handlers; ``on_view`` all that any node ever shows."""
         self.nursery = nursery
         self.seed = seed
         self.on_start = on_start
+        self.on_view = on_view
         self.settings = settings or OverlaySettings()
         self.merge_payloads = merge_payloads
         self.network = SimulatedNetwork(seed, conditions)
@@ -218,7 +240,7 @@ class SimulatedCluster:
 
 
 def _as_all_see_them(view: View) -> list[Member]:
-    return [evolve(member, proven=()) for member in view.members]
+    return [evolve(member, proven=(), address=None) for member in view.members]
 
 
 @asynccontextmanager
@@ -230,10 +252,11 @@ async def open_cluster(
     settings: OverlaySettings | None = None,
     merge_payloads: Callable[[Sequence[bytes]], bytes] = join_payloads,
     on_start: Callable[[Overlay], None] | None = None,
+    on_view: Callable[[SimulatedNode, View], None] | None = None,
 ) -> AsyncGenerator[SimulatedCluster]:
     """``count`` nodes that have found each other and a leader; all end with the block.
 
-    ``on_start`` gets each overlay before it runs, to register its handlers.
+    ``on_start`` gets each overlay before it runs, to register its handlers; ``on_view`` all that any node ever shows.
     """
     async with trio.open_nursery() as nursery:
         cluster = SimulatedCluster(
@@ -243,6 +266,7 @@ async def open_cluster(
             settings=settings,
             merge_payloads=merge_payloads,
             on_start=on_start,
+            on_view=on_view,
         )
         for number in range(count):
             await cluster.add(f"peer-{number + 1}")
