@@ -1,17 +1,17 @@
 """``p2pexo chat``: a conversation in the terminal."""
 
 import importlib
-import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 
 from attrs import define, field
 from rich.console import Console
 
-from p2pexo.cli.answer import Answer, AnswerScreen, stream_answer
-from p2pexo.cli.client import ChatMessage, Client, Target
+from p2pexo.cli.answer import AnswerScreen, stream_answer, summary
+from p2pexo.cli.client import Target, connect, explain
 from p2pexo.cli.errors import CommandError
 from p2pexo.cli.tables import open_console
+from p2pexo.client import Client, ClientError, Collector, Message
 
 _DEFAULT_TARGET = Target()
 _HELP = "/clear forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer."
@@ -28,7 +28,7 @@ def chat(model: str | None = None, /, *, system: str | None = None, target: Targ
         What the model is told before the conversation, such as who it is or in which language to answer.
     """
     console = open_console()
-    with Client(target) as client:
+    with connect(target) as client:
         conversation = Conversation(client, model or choose_model(client), system, console)
         if console.is_terminal:
             _enable_line_editing()
@@ -38,8 +38,8 @@ def chat(model: str | None = None, /, *, system: str | None = None, target: Targ
 
 def choose_model(client: Client) -> str:
     """The model that is ready, or else the first that the cluster knows. Raises CommandError."""
-    ready = [placement.model for placement in client.cluster().placements if placement.state == "ready"]
-    known = ready or client.models()
+    ready = [placement.model for placement in client.cluster().placements if placement.is_ready]
+    known = ready or [model.id for model in client.models()]
     if not known:
         raise CommandError("the cluster knows no model; give a node one with `p2pexo node --model-dir PATH`")
     return known[0]
@@ -53,13 +53,13 @@ class Conversation:
     model: str
     system: str | None
     console: Console
-    messages: list[ChatMessage] = field(init=False)
+    messages: list[Message] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        self.messages = [ChatMessage("system", self.system)] if self.system else []
+        self.messages = [Message("system", self.system)] if self.system else []
 
     def run(self, read: Callable[[], str]) -> None:
         """Until ``read`` raises EOFError, or somebody leaves. A failed answer doesn't end it, unless its reader is a pipe."""
@@ -85,23 +85,24 @@ class Conversation:
                     self._answer(line)
 
     def _answer(self, question: str) -> None:
-        self.messages.append(ChatMessage("user", question))
-        answer = Answer(asked_at=time.monotonic())
+        self.messages.append(Message("user", question))
+        collector = Collector()
         try:
-            with closing(self.client.chat(self.model, self.messages)) as pieces:
-                stream_answer(pieces, answer, AnswerScreen(self.console))
+            with self.client.stream_chat(self.model, self.messages) as events:
+                stream_answer(events, collector, AnswerScreen(self.console))
         except KeyboardInterrupt:
             print()
             self._remark("stopped")
-        except CommandError as error:
+        except ClientError as error:
             self.messages.pop()
             if not self.console.is_terminal:
                 raise
-            self.console.print(f"\n{error}", style="red", markup=False, highlight=False)
+            self.console.print(f"\n{explain(error)}", style="red", markup=False, highlight=False)
             return
         # What was stopped was still said: the model is shown it as its own words.
-        self.messages.append(ChatMessage("assistant", answer.text))
-        self._remark(answer.summary())
+        answer = collector.so_far()
+        self.messages.append(answer.message)
+        self._remark(summary(answer))
 
     def _remark(self, text: str) -> None:
         """For the person only: silent when the answer goes into a pipe."""

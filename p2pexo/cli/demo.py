@@ -4,7 +4,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +11,16 @@ from attrs import frozen
 from cyclopts import Parameter
 from rich.console import Console
 
-from p2pexo.cli.answer import Answer, AnswerScreen, stream_answer
-from p2pexo.cli.client import ChatMessage, Client, NothingAnswersError, Target
-from p2pexo.cli.display import Display, find_placement, open_display
+from p2pexo.cli.answer import AnswerScreen, stream_answer, summary
+from p2pexo.cli.client import Target, command_errors, connect
+from p2pexo.cli.display import Display, open_display
 from p2pexo.cli.errors import EXIT_INTERRUPTED, CommandError
 from p2pexo.cli.fleet import Fleet, NodePlan, free_ports, is_free, log_tail, plan_nodes
 from p2pexo.cli.follow import POLL_S, follow_placement
 from p2pexo.cli.news import introduced
 from p2pexo.cli.stop_signals import Stopped, StopSignals
 from p2pexo.cli.tables import open_console, ring_table
-from p2pexo.cluster.snapshot import ClusterSnapshot
+from p2pexo.client import Client, ClusterState, Collector, UnreachableError
 
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 """The model that comes along with the installation, so that nothing is downloaded."""
@@ -53,31 +52,31 @@ class Story:
             display.doing(f"loading {MODEL} in {self.min_stages} stages")
             placement_id = self.client.place(MODEL, min_stages=self.min_stages)
 
-            def show(snapshot: ClusterSnapshot) -> None:
+            def show(snapshot: ClusterState) -> None:
                 self.alive()
                 display.show(snapshot, placement_id)
 
             placement = follow_placement(self.client.cluster, placement_id, show, timeout_s=LOAD_S)
         self._ask()
         # Asked anew, since the processes have grown by the caches of the answer.
-        self.console.print(ring_table(find_placement(self.client.cluster(), placement_id) or placement))
+        self.console.print(ring_table(self.client.cluster().placement(placement_id) or placement))
 
     def _ask(self) -> None:
         self._say(f"\n> {self.question}", "bold")
-        answer = Answer(asked_at=time.monotonic())
-        messages = [ChatMessage("user", self.question)]
-        with closing(self.client.chat(MODEL, messages, max_tokens=MAX_TOKENS, temperature=0)) as pieces:
-            stream_answer(pieces, answer, AnswerScreen(self.console))
+        collector = Collector()
+        with self.client.stream_chat(MODEL, self.question, max_completion_tokens=MAX_TOKENS, temperature=0) as events:
+            stream_answer(events, collector, AnswerScreen(self.console))
+        answer = collector.answer()
         if not answer.text.strip():
             raise CommandError("the answer is empty")
-        self._say(f"{answer.summary()}\n", "dim")
+        self._say(f"{summary(answer)}\n", "dim")
 
     def _say(self, text: str, style: str) -> None:
         self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def gather(
-    look: Callable[[], ClusterSnapshot],
+    look: Callable[[], ClusterState],
     display: Display,
     alive: Callable[[], None],
     nodes: int,
@@ -96,7 +95,7 @@ def gather(
         alive()
         try:
             snapshot = look()
-        except NothingAnswersError:
+        except UnreachableError:
             continue
         display.show(snapshot)
         here = sum(member.state == "alive" for member in introduced(snapshot).values())
@@ -142,7 +141,7 @@ def demo(
         try:
             plans = plan_nodes(nodes, choose_api_port(api_port, console), folder)
             fleet.start(plans)
-            with Client(Target(url=plans[0].url)) as client:
+            with connect(Target(url=plans[0].url)) as client:
                 _tell(Story(client, console, fleet.check, nodes, min_stages, question), fleet)
             return 0 if once else serve(fleet, plans[0], console)
         except Stopped:
@@ -167,7 +166,8 @@ def choose_api_port(wanted: int, console: Console) -> int:
 def _tell(story: Story, fleet: Fleet) -> None:
     """Whatever goes wrong, the reason is likely in a log, which is gone with its folder."""
     try:
-        story.tell()
+        with command_errors():
+            story.tell()
     except CommandError as error:
         raise CommandError(str(error), error.details or fleet.log_tails()) from error
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from p2pexo.cli.news import member_news, stage_label, stage_news, stage_state
-from p2pexo.cluster.snapshot import ClusterSnapshot, PlacementView, StageView
+from p2pexo.client import ClusterState, Placement, Stage
 
 
 class Display(Protocol):
@@ -20,7 +20,7 @@ class Display(Protocol):
         """Say what is being waited for."""
         ...
 
-    def show(self, snapshot: ClusterSnapshot, placement_id: str | None = None) -> None:
+    def show(self, snapshot: ClusterState, placement_id: str | None = None) -> None:
         """Show what is new since the last call; of the placements only the one named."""
         ...
 
@@ -29,17 +29,12 @@ def open_display(console: Console) -> Display:
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 
-def find_placement(snapshot: ClusterSnapshot | None, placement_id: str | None) -> PlacementView | None:
-    placements = snapshot.placements if snapshot else ()
-    return next((placement for placement in placements if placement.id == placement_id), None)
-
-
 class PlainDisplay:
     """One line per change, for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._last: ClusterSnapshot | None = None
+        self._last: ClusterState | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -52,11 +47,11 @@ class PlainDisplay:
     def doing(self, what: str) -> None:
         self._print(what)
 
-    def show(self, snapshot: ClusterSnapshot, placement_id: str | None = None) -> None:
+    def show(self, snapshot: ClusterState, placement_id: str | None = None) -> None:
         for line in member_news(self._last, snapshot):
             self._print(line)
-        if placement := find_placement(snapshot, placement_id):
-            for line in stage_news(find_placement(self._last, placement_id), placement):
+        if placement := _find(snapshot, placement_id):
+            for line in stage_news(_find(self._last, placement_id), placement):
                 self._print(line)
         self._last = snapshot
 
@@ -77,7 +72,7 @@ class LiveDisplay:
         )
         self._doing: TaskID | None = None
         self._stages: dict[tuple[int, str], TaskID] = {}
-        self._last: ClusterSnapshot | None = None
+        self._last: ClusterState | None = None
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -95,16 +90,16 @@ class LiveDisplay:
             self._progress.remove_task(self._doing)
         self._doing = self._progress.add_task(what, total=None, state="")
 
-    def show(self, snapshot: ClusterSnapshot, placement_id: str | None = None) -> None:
+    def show(self, snapshot: ClusterState, placement_id: str | None = None) -> None:
         for line in member_news(self._last, snapshot):
             self._progress.console.print(line, markup=False, highlight=False)
-        if placement := find_placement(snapshot, placement_id):
+        if placement := _find(snapshot, placement_id):
             for stage in placement.stages:
                 self._show_stage(stage)
             self._forget_all_but(placement)
         self._last = snapshot
 
-    def _show_stage(self, stage: StageView) -> None:
+    def _show_stage(self, stage: Stage) -> None:
         key = (stage.rank, stage.peer)
         if key not in self._stages:
             self._stages[key] = self._progress.add_task("", total=1.0, state="")
@@ -114,7 +109,11 @@ class LiveDisplay:
             self._stages[key], description=stage_label(stage), completed=completed, state=stage_state(stage)
         )
 
-    def _forget_all_but(self, placement: PlacementView) -> None:
+    def _forget_all_but(self, placement: Placement) -> None:
         present = {(stage.rank, stage.peer) for stage in placement.stages}
         for key in self._stages.keys() - present:
             self._progress.remove_task(self._stages.pop(key))
+
+
+def _find(snapshot: ClusterState | None, placement_id: str | None) -> Placement | None:
+    return snapshot.placement(placement_id) if snapshot and placement_id else None

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from p2pexo.cli.tables import layers
-from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
+from p2pexo.client import ClusterState, Member, Placement, Stage
 from p2pexo.node.values import format_size
 
 
-def member_news(before: ClusterSnapshot | None, after: ClusterSnapshot) -> Iterator[str]:
+def member_news(before: ClusterState | None, after: ClusterState) -> Iterator[str]:
     """Who came, went or went silent, and who leads now."""
     earlier, now = introduced(before), introduced(after)
     for peer, member in now.items():
@@ -20,16 +20,16 @@ def member_news(before: ClusterSnapshot | None, after: ClusterSnapshot) -> Itera
         yield f"{now[after.leader].name} leads (term {after.term})"
 
 
-def introduced(snapshot: ClusterSnapshot | None) -> dict[str, MemberView]:
+def introduced(snapshot: ClusterState | None) -> dict[str, Member]:
     """Members by peer id, without those of whom only the connection is known yet."""
     return {member.peer: member for member in snapshot.members if member.machine} if snapshot else {}
 
 
-def _claim(snapshot: ClusterSnapshot | None) -> tuple[str | None, int] | None:
+def _claim(snapshot: ClusterState | None) -> tuple[str | None, int] | None:
     return (snapshot.leader, snapshot.term) if snapshot else None
 
 
-def stage_news(before: PlacementView | None, after: PlacementView) -> Iterator[str]:
+def stage_news(before: Placement | None, after: Placement) -> Iterator[str]:
     """Stages that entered another phase."""
     phases = {(stage.rank, stage.peer): stage.phase for stage in before.stages} if before else {}
     for stage in after.stages:
@@ -37,11 +37,11 @@ def stage_news(before: PlacementView | None, after: PlacementView) -> Iterator[s
             yield f"{stage_label(stage)}: {stage_state(stage)}"
 
 
-def stage_label(stage: StageView) -> str:
+def stage_label(stage: Stage) -> str:
     return f"stage {stage.rank} on {stage.node}, layers {layers(stage)}"
 
 
-def stage_state(stage: StageView) -> str:
+def stage_state(stage: Stage) -> str:
     """The phase and what is known of the memory, such as ``ready, 41 MB of weights, process 160 MB``."""
     parts = [stage.phase]
     if stage.weight_bytes:

@@ -1,15 +1,15 @@
 """``p2pexo place`` and ``p2pexo delete``: models onto the machines of a cluster, and off them."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from p2pexo.cli.client import Client, Target
+from p2pexo.cli.client import Target, connect
 from p2pexo.cli.display import open_display
 from p2pexo.cli.errors import CommandError
 from p2pexo.cli.follow import follow_placement
 from p2pexo.cli.tables import open_console, ring_table
-from p2pexo.cluster.snapshot import ClusterSnapshot
+from p2pexo.client import ClusterState, Precision
 
 _DEFAULT_TARGET = Target()
 
@@ -19,7 +19,7 @@ def place(
     /,
     *,
     min_stages: int = 1,
-    precision: Literal["auto", "keep", "dequantise"] | None = None,
+    precision: Precision | None = None,
     wait: Annotated[bool, Parameter(negative="--no-wait", name="--wait")] = True,
     target: Target = _DEFAULT_TARGET,
 ) -> None:
@@ -37,7 +37,7 @@ def place(
         Wait until it can answer, and show how it loads. Ctrl-C ends the waiting, not the loading.
     """
     console = open_console()
-    with Client(target) as client:
+    with connect(target) as client:
         placement_id = client.place(model, min_stages=min_stages, precision=precision)
         if not wait:
             console.print(placement_id, highlight=False)
@@ -58,13 +58,13 @@ def delete(placement: str, /, *, target: Target = _DEFAULT_TARGET) -> None:
     placement
         The placement's id, as `p2pexo status` shows it, or the model's id if it is placed once.
     """
-    with Client(target) as client:
+    with connect(target) as client:
         placement_id = find_placement_id(client.cluster(), placement)
         client.delete(placement_id)
     open_console().print(f"deleted {placement_id}", highlight=False)
 
 
-def find_placement_id(snapshot: ClusterSnapshot, name: str) -> str:
+def find_placement_id(snapshot: ClusterState, name: str) -> str:
     """The id of the one placement that ``name`` means. Raises CommandError."""
     found = [
         each.id for each in snapshot.placements if name == each.id or (name == each.model and each.state != "failed")

@@ -9,8 +9,9 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.live import Live
 
-from p2pexo.cli.client import Client, Target
+from p2pexo.cli.client import Target, connect
 from p2pexo.cli.tables import cluster_tables, open_console
+from p2pexo.client import Client
 from p2pexo.generation.codec import encode
 
 REFRESH_S = 1.0
@@ -34,7 +35,7 @@ def status(
     """
     # Ctrl-C is how a watch is meant to end.
     ended = suppress(KeyboardInterrupt) if watch else nullcontext()
-    with Client(target) as client, ended:
+    with connect(target) as client, ended:
         if json:
             _print_json(client, watch)
         elif watch:

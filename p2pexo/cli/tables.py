@@ -4,7 +4,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
+from p2pexo.client import ClusterState, Member, Placement, Stage
 from p2pexo.node.values import format_size
 
 PIPE_WIDTH = 160
@@ -12,7 +12,7 @@ PIPE_WIDTH = 160
 STATE_STYLES = {"ready": "green", "alive": "green", "suspect": "yellow", "broken": "yellow", "failed": "red"}
 
 
-def cluster_tables(snapshot: ClusterSnapshot) -> RenderableType:
+def cluster_tables(snapshot: ClusterState) -> RenderableType:
     """Everything ``p2pexo status`` shows."""
     parts: list[RenderableType] = [_headline(snapshot), members_table(snapshot.members)]
     for placement in snapshot.placements:
@@ -23,7 +23,7 @@ def cluster_tables(snapshot: ClusterSnapshot) -> RenderableType:
     return Group(*parts)
 
 
-def _headline(snapshot: ClusterSnapshot) -> Text:
+def _headline(snapshot: ClusterState) -> Text:
     leader = next((member.name for member in snapshot.members if member.is_leader), None)
     led = f"led by {leader} (term {snapshot.term})" if leader else "without a leader"
     count = len(snapshot.members)
@@ -35,7 +35,7 @@ def _headline(snapshot: ClusterSnapshot) -> Text:
     return text.append("\n")
 
 
-def members_table(members: tuple[MemberView, ...]) -> Table:
+def members_table(members: tuple[Member, ...]) -> Table:
     table = new_table("Node", "State", "Machine", "Device", "Memory for models", "API")
     for member in members:
         add_row(
@@ -52,7 +52,7 @@ def members_table(members: tuple[MemberView, ...]) -> Table:
     return table
 
 
-def ring_table(placement: PlacementView) -> RenderableType:
+def ring_table(placement: Placement) -> RenderableType:
     """The stages of one model, in the order in which a token passes them."""
     computes = list(dict.fromkeys(stage.compute for stage in placement.stages if stage.compute))
     # A column only where it tells stages apart: 80 characters are soon full.
@@ -74,16 +74,16 @@ def ring_table(placement: PlacementView) -> RenderableType:
     return Group(_ring_title(placement, computes), table, *_reason(placement))
 
 
-def _ring_title(placement: PlacementView, computes: list[str]) -> Text:
+def _ring_title(placement: Placement, computes: list[str]) -> Text:
     title = Text.assemble((placement.model, "bold"), f"  {placement.id}  ", state_text(placement.state))
     return title.append(f"  computes on {computes[0]}", style="dim") if len(computes) == 1 else title
 
 
-def _reason(placement: PlacementView) -> tuple[Text, ...]:
+def _reason(placement: Placement) -> tuple[Text, ...]:
     return (Text(placement.reason, style="red"),) if placement.reason else ()
 
 
-def layers(stage: StageView) -> str:
+def layers(stage: Stage) -> str:
     """``0-9``, both ends included, as people count."""
     last = stage.end_layer - 1
     return f"{stage.first_layer}-{last}" if last > stage.first_layer else str(stage.first_layer)
@@ -93,7 +93,7 @@ def state_text(state: str) -> Text:
     return Text(state, style=STATE_STYLES.get(state, ""))
 
 
-def _stage_state(stage: StageView) -> Text:
+def _stage_state(stage: Stage) -> Text:
     text = state_text(stage.phase)
     if stage.phase == "loading":
         text.append(f" {stage.progress:.0%}")

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-
 from networking.charter import load_charter
+
 from networking.ticket import Cluster, Ticket, TicketError
 from networking.transport import Address, PeerId
-from p2pexo.cli.client import Client, Target
+from p2pexo.cli.client import Target, connect
 from p2pexo.cli.errors import CommandError
-from p2pexo.cluster.snapshot import ClusterSnapshot
+from p2pexo.client import ClusterState
 from p2pexo.node.settings import DEFAULT_HOME
 
 _DEFAULT_TARGET = Target()
@@ -34,11 +34,11 @@ def ticket(
         raise CommandError(str(error)) from error
     if charter is None:
         raise CommandError(f"{home} belongs to no cluster yet; start `p2pexo node` once, or name its --home")
-    with Client(target) as client:
+    with connect(target) as client:
         print(make_ticket(charter.cluster, client.cluster()))
 
 
-def make_ticket(cluster: Cluster, snapshot: ClusterSnapshot) -> Ticket:
+def make_ticket(cluster: Cluster, snapshot: ClusterState) -> Ticket:
     """A ticket to the node that answered, by the addresses that other machines can dial. Raises CommandError.
 
     ``cluster`` is that of the home; a node that was started with ``--open`` needs none of its secrets.

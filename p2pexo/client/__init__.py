@@ -45,6 +45,7 @@ from p2pexo.client.errors import (
 )
 from p2pexo.client.follow import Following
 from p2pexo.client.messages import Message, Picture, Tool, ToolCall
+from p2pexo.client.operations import Precision
 from p2pexo.client.sync_client import Client
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "Placement",
     "PlacementDeletedError",
     "PlacementFailedError",
+    "Precision",
     "Reasoning",
     "Stage",
     "Text",

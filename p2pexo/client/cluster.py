@@ -72,6 +72,10 @@ class Placement:
     reason: str = ""
     by_user: bool = False
     stages: tuple[Stage, ...] = ()
+    keep_alive_s: float | None = None
+    """How long it stays after its last use; None: until somebody deletes it."""
+    idle_since: float | None = None
+    """Unix seconds of its last use; None while it is used, or where it doesn't matter."""
 
     @property
     def is_ready(self) -> bool:

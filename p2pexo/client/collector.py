@@ -51,7 +51,7 @@ class _Gathered:
 class Collector:
     """Make it when you ask, ``add`` each event; then ``answer``, or ``so_far`` if you went away before the end."""
 
-    _clock: Callable[[], float] = time.monotonic
+    _clock: Callable[[], float] = field(default=time.monotonic, alias="clock")
     _asked_at: float = field(init=False)
     _first_at: float | None = field(default=None, init=False)
     _last_at: float = field(default=0.0, init=False)

@@ -34,7 +34,7 @@ class Following:
 
     placement_id: str
     goal: Goal = "ready"
-    _clock: Callable[[], float] = time.monotonic
+    _clock: Callable[[], float] = field(default=time.monotonic, alias="clock")
     _since: float = field(init=False)
     _last: Placement | None = field(default=None, init=False)
     has_arrived: bool = field(default=False, init=False)

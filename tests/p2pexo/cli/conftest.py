@@ -1,7 +1,8 @@
 """Pictures of a cluster, a client that talks to a function, and a fake node that is a real process."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ import httpx
 import pytest
 from attrs import evolve
 
-from p2pexo.cli.client import Client, Target
+from p2pexo.cli.client import Target, connect
 from p2pexo.cli.fleet import NodePlan
-from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
+from p2pexo.client import Client, ClusterState, Member, Placement, Stage
 
-MEMBER = MemberView(
+MEMBER = Member(
     peer="peer-1",
     name="node-1",
     state="alive",
@@ -30,7 +31,7 @@ MEMBER = MemberView(
     addresses=("/ip4/127.0.0.1/tcp/52416",),
     models=(),
 )
-STAGE = StageView(
+STAGE = Stage(
     rank=0,
     peer="peer-1",
     node="node-1",
@@ -47,25 +48,25 @@ STAGE = StageView(
 )
 
 
-def make_member(number: int = 1, **changes: Any) -> MemberView:
+def make_member(number: int = 1, **changes: Any) -> Member:
     return evolve(MEMBER, **{"peer": f"peer-{number}", "name": f"node-{number}", "is_leader": number == 1} | changes)
 
 
-def make_stage(rank: int = 0, **changes: Any) -> StageView:
+def make_stage(rank: int = 0, **changes: Any) -> Stage:
     place = {"rank": rank, "peer": f"peer-{rank + 1}", "node": f"node-{rank + 1}"}
     return evolve(STAGE, **place | {"first_layer": 10 * rank, "end_layer": 10 * rank + 10} | changes)
 
 
-def make_placement(state: str = "ready", stages: int = 3, **changes: Any) -> PlacementView:
+def make_placement(state: str = "ready", stages: int = 3, **changes: Any) -> Placement:
     phase = {"phase": state, "progress": 1.0 if state == "ready" else 0.4}
     views = tuple(make_stage(rank, **phase) for rank in range(stages))
-    placement = PlacementView("p1", "owner/model", "main", "1.1.abcdef", state, "", True, views)
+    placement = Placement("p1", "owner/model", "main", "1.1.abcdef", state, "", True, views)
     return evolve(placement, **changes)
 
 
-def make_snapshot(count: int = 3, *placements: PlacementView, **changes: Any) -> ClusterSnapshot:
+def make_snapshot(count: int = 3, *placements: Placement, **changes: Any) -> ClusterState:
     views = tuple(make_member(number + 1) for number in range(count))
-    snapshot = ClusterSnapshot("desk", "peer-1", "peer-1" if count else None, 1, False, views, placements)
+    snapshot = ClusterState("desk", "peer-1", "peer-1" if count else None, 1, False, views, placements)
     return evolve(snapshot, **changes)
 
 
@@ -84,13 +85,14 @@ def make() -> Make:
 
 
 @pytest.fixture
-def client_of() -> Callable[[Callable[[httpx.Request], httpx.Response]], Client]:
+def client_of() -> Iterator[Callable[[Callable[[httpx.Request], httpx.Response]], Client]]:
     """A client whose requests are answered by a function."""
+    with ExitStack() as clients:
 
-    def build(handler: Callable[[httpx.Request], httpx.Response], **target: Any) -> Client:
-        return Client(Target(**target), httpx.MockTransport(handler))
+        def build(handler: Callable[[httpx.Request], httpx.Response], **target: Any) -> Client:
+            return clients.enter_context(connect(Target(**target), httpx.MockTransport(handler)))
 
-    return build
+        yield build
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ import httpx
 import pytest
 from rich.console import Console
 
-from p2pexo.cli.answer import Answer, AnswerScreen, stream_answer
+from p2pexo.cli.answer import AnswerScreen, stream_answer, summary
 from p2pexo.cli.chat import Conversation, choose_model
-from p2pexo.cli.chat_stream import ChatPiece, End, Note, Text, Usage
-from p2pexo.cli.errors import CommandError
+from p2pexo.client import Answer, Choice, Collector, Finished, Note, Text, UnavailableError, Usage
 from p2pexo.generation.codec import encode
 
 FINISH = 'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -100,7 +99,7 @@ def test_a_failed_answer_is_told_and_forgotten(talk):
 
 
 def test_in_a_pipe_a_failed_answer_ends_it_and_nothing_but_answers_is_written(talk):
-    with pytest.raises(CommandError, match="no ring"):
+    with pytest.raises(UnavailableError, match="no ring"):
         talk("fail", terminal=False)
     _, remarks, written = talk("one", "/what", terminal=False)
     assert (remarks, written) == ("", "ONE\n")
@@ -134,37 +133,26 @@ def test_without_a_name_the_model_that_is_ready_is_chosen(client_of, make, place
     assert choose_model(client_of(handle)) == chosen
 
 
-def measured(*pieces: tuple[float, ChatPiece]) -> Answer:
-    times = iter([at for at, _ in pieces])
-    answer = Answer(asked_at=0.0)
-    stream_answer([piece for _, piece in pieces], answer, AnswerScreen(Console(quiet=True)), lambda: next(times))
-    return answer
+def test_an_answer_is_summed_up_with_its_speed():
+    answer = Answer((Choice("abc", finish_reason="stop"),), Usage(5, 5), first_token_s=2.0, speaking_s=2.0)
+    assert summary(answer) == "5 tokens, 2.0 tokens per second, first token after 2.00 s"
 
 
-def test_speed_is_that_of_the_tokens_after_the_first():
-    answer = measured(
-        (0.5, Note("…")), (2.0, Text("a")), (3.0, Text("b")), (4.0, Text("c")), (4.5, End("stop", Usage(5, 5)))
-    )
-    assert answer.first_token_s == 2.0
-    assert answer.tokens_per_second == 2.0
-    assert answer.summary() == "5 tokens, 2.0 tokens per second, first token after 2.00 s"
-
-
-def test_an_answer_too_short_to_measure_makes_no_figures_up():
-    assert measured((1.0, Text("a")), (1.0, End("stop", Usage(5, 1)))).tokens_per_second is None
-    assert measured((1.0, Text("a")), (2.0, Text("b")), (2.0, End("stop", None))).tokens_per_second is None
-    assert measured((1.0, End("stop", Usage(5, 0)))).summary() == "0 tokens"
+def test_what_is_not_known_of_an_answer_is_left_out():
+    assert summary(Answer((Choice(finish_reason="stop"),), Usage(5, 0))) == "0 tokens"
+    assert summary(Answer((Choice("half"),), first_token_s=1.0)) == "first token after 1.00 s"
 
 
 def test_an_answer_that_was_cut_says_so():
-    assert measured((1.0, Text("a")), (1.0, End("length", Usage(5, 1)))).summary().endswith("cut at the length limit")
+    answer = Answer((Choice("a", finish_reason="length"),), Usage(5, 1), first_token_s=1.0)
+    assert summary(answer) == "1 tokens, first token after 1.00 s, cut at the length limit"
 
 
 def test_on_a_terminal_the_remarks_of_the_node_are_shown_until_text_comes(capsys: pytest.CaptureFixture[str]):
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=80)
-    pieces = [Note("loading [40%]"), Text("[b]hi[/b]"), Note("too late"), End("stop", None)]
-    stream_answer(pieces, Answer(asked_at=0.0), AnswerScreen(console))
+    events = [Note("loading [40%]"), Text("[b]hi[/b]"), Note("too late"), Finished("stop", Usage())]
+    stream_answer(events, Collector(), AnswerScreen(console))
     assert "loading [40%]" in shown.getvalue()
     assert "too late" not in shown.getvalue()
     assert capsys.readouterr().out == "[b]hi[/b]\n"

@@ -13,14 +13,13 @@ import pytest
 from rich.console import Console
 
 from p2pexo.cli import demo as demo_module
-from p2pexo.cli.client import NothingAnswersError
 from p2pexo.cli.demo import choose_api_port, demo, gather
 from p2pexo.cli.display import PlainDisplay
 from p2pexo.cli.errors import CommandError
 from p2pexo.cli.fleet import Fleet, free_ports, is_free
 from p2pexo.cli.main import run
 from p2pexo.cli.stop_signals import Stopped, StopSignals
-from p2pexo.cluster.snapshot import ClusterSnapshot
+from p2pexo.client import ClusterState, UnreachableError
 
 
 @pytest.fixture(autouse=True)
@@ -111,11 +110,11 @@ def test_a_taken_port_is_replaced_and_said():
     assert str(port) in shown.getvalue()
 
 
-def gathered(looks: Iterator[ClusterSnapshot | Exception], alive: Callable[[], None] = lambda: None) -> float:
+def gathered(looks: Iterator[ClusterState | Exception], alive: Callable[[], None] = lambda: None) -> float:
     """Run ``gather`` over scripted pictures (or exceptions) and return the seconds it took."""
     now = 0.0
 
-    def look() -> ClusterSnapshot:
+    def look() -> ClusterState:
         picture = next(looks)
         if isinstance(picture, Exception):
             raise picture
@@ -130,7 +129,7 @@ def gathered(looks: Iterator[ClusterSnapshot | Exception], alive: Callable[[], N
 
 
 def test_gathering_is_patient_with_a_node_that_does_not_answer_yet(make):
-    unborn = NothingAnswersError("not yet")
+    unborn = UnreachableError("not yet")
     everybody = make.snapshot(3)
     assert gathered(iter([unborn, make.snapshot(1), make.snapshot(3, leader=None), everybody])) == pytest.approx(0.8)
 

@@ -4,23 +4,24 @@ import pytest
 from attrs import evolve
 
 from p2pexo.cli.errors import CommandError
-from p2pexo.cli.follow import APPEAR_S, follow_placement
+from p2pexo.cli.follow import follow_placement
 from p2pexo.cli.place import find_placement_id
-from p2pexo.cluster.snapshot import ClusterSnapshot
+from p2pexo.client import ClusterState, PlacementFailedError
+from p2pexo.client.follow import APPEAR_S
 
 
 class Script:
     """Shows one picture after the other, the last one for ever; time passes with every pause."""
 
-    def __init__(self, snapshots: Iterable[ClusterSnapshot]) -> None:
+    def __init__(self, snapshots: Iterable[ClusterState]) -> None:
         self._snapshots = list(snapshots)
         self.now = 0.0
 
-    def look(self) -> ClusterSnapshot:
+    def look(self) -> ClusterState:
         return self._snapshots.pop(0) if len(self._snapshots) > 1 else self._snapshots[0]
 
     def follow(self, **options):
-        self.shown: list[ClusterSnapshot] = []
+        self.shown: list[ClusterState] = []
         return follow_placement(
             self.look, "p1", self.shown.append, clock=lambda: self.now, pause=self._pause, **options
         )
@@ -44,24 +45,24 @@ def test_a_broken_ring_may_still_become_ready(make):
 
 
 def test_a_failure_ends_the_waiting_with_its_reason(make):
-    with pytest.raises(CommandError, match="owner/model could not be loaded: no memory"):
+    with pytest.raises(PlacementFailedError, match="owner/model could not be loaded: no memory"):
         Script([make.snapshot(3, make.placement("failed", reason="no memory"))]).follow()
 
 
 def test_a_failure_without_a_reason_of_its_own_takes_that_of_a_stage(make):
     placement = evolve(make.placement("failed"), stages=(make.stage(0, phase="failed", reason="cut file"),))
-    with pytest.raises(CommandError, match="stage 0 on node-1: cut file"):
+    with pytest.raises(PlacementFailedError, match="stage 0 on node-1: cut file"):
         Script([make.snapshot(3, placement)]).follow()
 
 
 def test_a_deletion_ends_the_waiting(make):
-    with pytest.raises(CommandError, match="p1 was deleted"):
+    with pytest.raises(PlacementFailedError, match="p1 was deleted"):
         Script([make.snapshot(3, make.placement("loading")), make.snapshot(3)]).follow()
 
 
 def test_a_placement_that_never_appears_ends_the_waiting(make):
     script = Script([make.snapshot(3)])
-    with pytest.raises(CommandError, match="has not heard of it"):
+    with pytest.raises(PlacementFailedError, match="has not heard of it"):
         script.follow()
     assert script.now >= APPEAR_S
 

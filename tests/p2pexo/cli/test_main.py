@@ -86,11 +86,9 @@ def test_what_goes_wrong_is_one_line_and_an_exit_code(
 
 
 def test_a_reader_that_has_enough_is_no_error_to_complain_about():
-    script = "import sys\nfrom p2pexo.cli import main, status\nfrom p2pexo.cli.client import Client\n"
-    script += "from p2pexo.cluster.snapshot import ClusterSnapshot\n"
-    script += (
-        "Client.cluster = lambda self: ClusterSnapshot('desk', 'p', None, 0, False, (), ())\nstatus.REFRESH_S = 0\n"
-    )
+    script = "import sys\nfrom p2pexo.cli import main, status\n"
+    script += "from p2pexo.client import Client, ClusterState\n"
+    script += "Client.cluster = lambda self: ClusterState('desk')\nstatus.REFRESH_S = 0\n"
     script += "sys.exit(main.run(['status', '--watch', '--json']))"
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -5,9 +5,9 @@ import pytest
 from rich.console import Console, RenderableType
 
 from p2pexo.cli import status
-from p2pexo.cli.client import Client
 from p2pexo.cli.models import models_table
 from p2pexo.cli.tables import cluster_tables
+from p2pexo.client import Client, Model
 
 
 def rendered(renderable: RenderableType) -> str:
@@ -61,13 +61,15 @@ def test_names_are_not_read_as_markup(make):
 
 def test_models_show_where_their_files_are_and_what_is_loaded(make):
     members = (make.member(1, models=("owner/model",)), make.member(2, models=("owner/model",)))
-    shown = rendered(models_table(("owner/model", "a/b"), make.snapshot(2, make.placement(), members=members)))
+    shown = rendered(
+        models_table((Model("owner/model"), Model("a/b")), make.snapshot(2, make.placement(), members=members))
+    )
     assert ["owner/model", "ready", "node-1,", "node-2"] in [line.split() for line in shown.splitlines()]
 
 
 def test_a_model_that_runs_is_not_shown_as_failed_for_an_earlier_try(make):
     snapshot = make.snapshot(1, make.placement(), make.placement("failed", id="p2"))
-    assert "ready" in rendered(models_table(("owner/model",), snapshot))
+    assert "ready" in rendered(models_table((Model("owner/model"),), snapshot))
 
 
 def test_status_as_json_is_one_object(make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

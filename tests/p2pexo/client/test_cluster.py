@@ -1,0 +1,20 @@
+"""The SDK's picture of the cluster is the node's own."""
+
+import attrs
+import pytest
+
+from p2pexo import client
+from p2pexo.cluster import snapshot
+
+
+@pytest.mark.parametrize(
+    ("told", "heard"),
+    [
+        (snapshot.ClusterSnapshot, client.ClusterState),
+        (snapshot.MemberView, client.Member),
+        (snapshot.PlacementView, client.Placement),
+        (snapshot.StageView, client.Stage),
+    ],
+)
+def test_nothing_that_a_node_tells_is_lost(told: type[attrs.AttrsInstance], heard: type[attrs.AttrsInstance]) -> None:
+    assert [each.name for each in attrs.fields(heard)] == [each.name for each in attrs.fields(told)]
