@@ -240,7 +240,8 @@ class SimulatedCluster:
 
 
 def _as_all_see_them(view: View) -> list[Member]:
-    return [evolve(member, proven=(), address=None) for member in view.members]
+    """Without what each knows of its own connections."""
+    return [Member(each.peer, each.state, each.seniority, each.addresses) for each in view.members]
 
 
 @asynccontextmanager
