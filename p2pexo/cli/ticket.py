@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from networking.charter import load_charter
 
+from networking.charter import load_charter
 from networking.ticket import Cluster, Ticket, TicketError
 from networking.transport import Address, PeerId
 from p2pexo.cli.client import Target, connect
