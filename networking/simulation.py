@@ -219,7 +219,7 @@ class SimulatedCluster:
         nodes = self.running if nodes is None else nodes
         views = [node.view for node in nodes]
         peers = {node.peer for node in nodes}
-        shared = [(view.leader, view.term, view.payload, _as_all_see_them(view), view.facts) for view in views]
+        shared = [(view.leader, view.term, view.payload, as_all_see_them(view), view.facts) for view in views]
         return (
             {each.peer for each in views[0].members} == peers
             and views[0].leader is not None
@@ -239,7 +239,7 @@ class SimulatedCluster:
         return trio.current_time() - began_at
 
 
-def _as_all_see_them(view: View) -> list[Member]:
+def as_all_see_them(view: View) -> list[Member]:
     """Without what each knows of its own connections."""
     return [Member(each.peer, each.state, each.seniority, each.addresses) for each in view.members]
 
@@ -283,6 +283,7 @@ __all__ = [
     "SimulatedNetwork",
     "SimulatedNode",
     "SimulatedTransport",
+    "as_all_see_them",
     "join_payloads",
     "open_cluster",
     "sign_as",

@@ -4,10 +4,9 @@ from random import Random
 
 import pytest
 import trio
-from attrs import evolve
 
 from networking.simulated_network import SimulatedNetwork
-from networking.simulation import NetworkConditions, open_cluster, simulate
+from networking.simulation import NetworkConditions, as_all_see_them, open_cluster, simulate
 from networking.transport import Address
 
 LOSSY = NetworkConditions(delay_s=0.001, jitter_s=0.05, broadcast_loss=0.3)
@@ -115,7 +114,7 @@ def test_a_pause_of_two_seconds_changes_nothing(seed):
 
         async def watch(node):
             async for view in node.overlay.views():
-                seen.append((view.leader, view.term, tuple(evolve(each, proven=()) for each in view.members)))
+                seen.append((view.leader, view.term, tuple(as_all_see_them(view))))
 
         await cluster.settled()
         await trio.sleep(5)
