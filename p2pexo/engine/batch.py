@@ -1,7 +1,7 @@
 """What one step of the ring does. Every stage applies the same batch, so that their caches stay mirrors of each other.
 
 The hidden states that travel beside a batch have shape (rows, hidden size): the rows of the entries one after another,
-in the order of ``entries``.
+in the order of ``entries``. Entries of one row that follow one another are computed together.
 """
 
 from attrs import field, frozen
@@ -75,3 +75,5 @@ class BatchResult:
     number: int
     sampled: tuple[Sampled, ...] = ()
     failures: tuple[SequenceFailure, ...] = ()
+    stage_s: tuple[float, ...] = ()
+    """Seconds that the batch took on each stage, from the first to the last."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
+from attrs import frozen
 
 from p2pexo.generation.request import Sampling
 
@@ -27,35 +28,50 @@ def sampling_key(seed: int, choice: int, output_index: int) -> int:
     return int.from_bytes(digest, "little")
 
 
-def draw(
-    logits: mx.array,
-    sampling: Sampling,
-    *,
-    output_index: int,
-    prompt: Sequence[int],
-    output: Sequence[int],
-    choice: int = 0,
-    allowed: mx.array | None = None,
-) -> mx.array:
-    """The token at ``output_index`` as a lazy scalar.
+@frozen
+class Draw:
+    """All that decides about one token, besides its logits."""
 
-    ``logits``: shape (vocabulary,), any float dtype. ``prompt`` and ``output`` are the tokens so far; frequency and
-    presence penalties look at the output alone, as OpenAI's do, the repetition penalty at both (Keskar et al., CTRL).
-    ``allowed``: bool, shape (vocabulary,); no other token is drawn, whatever its bias.
+    sampling: Sampling
+    output_index: int = 0
+    prompt: Sequence[int] = ()
+    output: Sequence[int] = ()
+    """The tokens so far. Frequency and presence penalties look at the output alone, as OpenAI's do; the repetition
+    penalty at the prompt too (Keskar et al., CTRL)."""
+    choice: int = 0
+    allowed: mx.array | None = None
+    """bool, shape (vocabulary,); no other token is drawn, whatever its bias."""
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.sampling.temperature < _COLDEST
+
+    @property
+    def key(self) -> int:
+        return sampling_key(self.sampling.seed or 0, self.choice, self.output_index)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the temperature is all there is to it."""
+        sampling = self.sampling
+        penalised = sampling.repetition_penalty != 1.0 or sampling.frequency_penalty or sampling.presence_penalty
+        return not (penalised or sampling.logit_bias or _has_cuts(sampling)) and self.allowed is None
+
+
+def draw(logits: mx.array, draws: Sequence[Draw]) -> mx.array:
+    """One token for each row of ``logits``, shape (rows, vocabulary), any float dtype; lazy, shape (rows,).
+
+    What is drawn for a row doesn't depend on the other rows.
     """
-    logits = _penalised(logits.astype(mx.float32), sampling, prompt, output)
-    logits = _biased(logits, sampling.logit_bias)
-    if allowed is not None:
-        logits = mx.where(allowed, logits, -mx.inf)
-    if sampling.temperature < _COLDEST:
-        return mx.argmax(logits)
-    logits = (logits - mx.max(logits)) / sampling.temperature
-    key = mx.random.key(sampling_key(sampling.seed or 0, choice, output_index))
-    if not _has_cuts(sampling):
-        return mx.random.categorical(logits, key=key)
-    ranking = mx.argsort(-logits)
-    rank = mx.random.categorical(_cut(logits[ranking], sampling), key=key)
-    return ranking[rank]
+    logits = logits.astype(mx.float32)
+    if all(each.is_plain for each in draws):
+        return _draw_plain(logits, draws)
+    return mx.stack(
+        [
+            _draw_plain(logits[row][None], [each])[0] if each.is_plain else _draw_bent(logits[row], each)
+            for row, each in enumerate(draws)
+        ]
+    )
 
 
 def unpack_mask(bits: bytes, vocabulary: int) -> mx.array:
@@ -76,6 +92,46 @@ def likeliest(logits: mx.array, count: int) -> mx.array:
     count = min(count, logits.size)
     best = mx.argpartition(-logits, max(count - 1, 0))[:count]
     return best[mx.argsort(-logits[best])]
+
+
+def _draw_plain(logits: mx.array, draws: Sequence[Draw]) -> mx.array:
+    """All rows at once: the best tokens, under Gumbel noise where the draw is random (Gumbel-max trick)."""
+    if all(each.is_greedy for each in draws):
+        return mx.argmax(logits, axis=-1)
+    temperatures = mx.array([1.0 if each.is_greedy else each.sampling.temperature for each in draws])
+    is_random = mx.array([not each.is_greedy for each in draws])
+    noise = mx.where(is_random[:, None], _noise([each.key for each in draws], logits.shape[-1]), 0.0)
+    scaled = (logits - mx.max(logits, axis=-1, keepdims=True)) / temperatures[:, None]
+    return mx.argmax(scaled + noise, axis=-1)
+
+
+def _noise(keys: Sequence[int], size: int) -> mx.array:
+    """A row of standard Gumbel noise for each key, as ``mx.random.categorical`` adds it."""
+    words = mx.array([[key >> 32, key & 0xFFFFFFFF] for key in keys], dtype=mx.uint32)
+    if len(keys) == 1:
+        return mx.random.gumbel((size,), key=words[0])[None]
+
+    def row(key: mx.array) -> mx.array:
+        return mx.random.gumbel((size,), key=key)
+
+    return mx.vmap(row)(words)
+
+
+def _draw_bent(logits: mx.array, each: Draw) -> mx.array:
+    """A lazy scalar from one row of logits."""
+    sampling = each.sampling
+    logits = _biased(_penalised(logits, sampling, each.prompt, each.output), sampling.logit_bias)
+    if each.allowed is not None:
+        logits = mx.where(each.allowed, logits, -mx.inf)
+    if each.is_greedy:
+        return mx.argmax(logits)
+    logits = (logits - mx.max(logits)) / sampling.temperature
+    key = mx.random.key(each.key)
+    if not _has_cuts(sampling):
+        return mx.random.categorical(logits, key=key)
+    ranking = mx.argsort(-logits)
+    rank = mx.random.categorical(_cut(logits[ranking], sampling), key=key)
+    return ranking[rank]
 
 
 def _has_cuts(sampling: Sampling) -> bool:

@@ -6,40 +6,31 @@ It computes batch after batch and knows nothing of where they come from. Sequenc
 yields rows that are not a number, which every later stage passes on and the last one reports.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import mlx.core as mx
 import structlog
-from attrs import define, field
 
-from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Entry, Sampled, SequenceFailure
 from p2pexo.engine.blas import active_blas
+from p2pexo.engine.drawer import Drawer
 from p2pexo.engine.families import Family
 from p2pexo.engine.loading import arrays, load_layers
-from p2pexo.engine.masks import GrammarError, GrammarMask, GrammarMasks
+from p2pexo.engine.masks import GrammarMasks
+from p2pexo.engine.pools import CachePools, is_batchable
 from p2pexo.engine.precision import on_gpu
-from p2pexo.engine.sampling import draw, likeliest, log_probabilities, unpack_mask
 from p2pexo.engine.wire import dtype_name, from_wire, to_wire
 
 log = structlog.get_logger(__name__)
 
+_LOST = "its cache was lost, or does not match its position"
+
 
 class SequenceError(Exception):
     """This sequence can't go on; the others can."""
-
-
-@define
-class Sequence:
-    """What a stage keeps of one sequence between batches."""
-
-    caches: list[Any]
-    drawing: Drawing = field(factory=Drawing)
-    mask: GrammarMask | None = None
-    tokens: list[int] = field(factory=list)
-    """Prompt and output so far, for the penalties and the grammar."""
-    position: int = 0
 
 
 class StageEngine:
@@ -49,14 +40,17 @@ class StageEngine:
         self, family: Family, config: dict[str, Any], first_layer: int, end_layer: int, directory: Path
     ) -> None:
         self._family = family
-        self._sequences: dict[int, Sequence] = {}
+        self._caches = CachePools()
+        self._positions: dict[int, int] = {}
+        """By sequence: tokens in its caches."""
         self.layers_total = int(config["num_hidden_layers"])
         self.hidden_size = int(config["hidden_size"])
         self._vocabulary = int(config["vocab_size"])
-        self._masks = GrammarMasks(directory, self._vocabulary)
+        self._drawer = Drawer(GrammarMasks(directory, self._vocabulary), self._vocabulary)
         self.is_first = first_layer == 0
         self.is_last = end_layer == self.layers_total
         self.weight_bytes = sum(array.nbytes for array in arrays(family.model))
+        self._is_batchable = is_batchable(family.new_caches())
         self._dtype = _compute_dtype(family)
         self.wire_dtype = dtype_name(self._dtype)
 
@@ -92,114 +86,136 @@ class StageEngine:
         ValueError if ``hidden`` does not have the size that the batch calls for.
         """
         for sequence in batch.release:
-            self._sequences.pop(sequence, None)
+            self._forget(sequence)
         incoming = None if hidden is None else from_wire(hidden, self._dtype, (batch.rows, self.hidden_size))
         if incoming is None and not self.is_first:
             raise ValueError(f"batch {batch.number} came without the hidden states of the stage before")
         outputs: list[mx.array] = []
         results: list[Sampled | SequenceFailure] = []
         start = 0
-        for entry in batch.entries:
-            end = start + len(entry.tokens)
-            rows = self._compute(entry, None if incoming is None else incoming[start:end])
+        for part in self._parts(batch.entries):
+            end = start + sum(len(entry.tokens) for entry in part)
+            rows = None if incoming is None else incoming[start:end]
             start = end
-            if not self.is_last:
-                outputs.append(rows)
-            elif (result := self._sample(entry, rows)) is not None:
-                results.append(result)
+            if self.is_last:
+                results += self._finish(part, rows)
+            else:
+                outputs.append(self._pass_on(part, rows))
         if self.is_last:
             return _result(batch, results)
         return to_wire(mx.concatenate(outputs)) if outputs else memoryview(b"")
 
     def clear(self) -> None:
         """Forget all sequences, for a new epoch. The weights stay."""
-        self._sequences.clear()
+        self._positions.clear()
+        self._caches.clear()
+        self._drawer.clear()
         mx.clear_cache()
 
-    def _compute(self, entry: Entry, incoming: mx.array | None) -> mx.array:
-        """The entry's rows behind this stage's layers, evaluated: (rows, hidden size). NaN if the sequence failed."""
+    def _parts(self, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+        """What is computed together: entries of one row with their neighbours, a chunk of a prompt alone."""
+        for is_row, run in groupby(entries, key=lambda entry: len(entry.tokens) == 1):
+            if is_row and self._is_batchable:
+                yield list(run)
+            else:
+                yield from ([entry] for entry in run)
+
+    def _pass_on(self, part: Sequence[Entry], incoming: mx.array | None) -> mx.array:
+        """The part's rows behind this stage's layers, evaluated: (rows, hidden size). NaN where a sequence failed."""
+        sound = self._sound(part)
         try:
-            sequence = self._sequence(entry)
-            hidden = self._family.embed(mx.array(entry.tokens)) if incoming is None else incoming[None]
-            rows = self._family.layers(hidden.astype(self._dtype), sequence.caches)[0]
-            mx.eval(rows, [cache.state for cache in sequence.caches])
+            outputs = self._layers(part, sound, incoming) if sound else None
+            mx.eval(outputs)
         except Exception as error:
-            log.warning("a sequence failed", sequence=entry.sequence, exc_info=error)
-            self._sequences.pop(entry.sequence, None)
-            return mx.full((len(entry.tokens), self.hidden_size), mx.nan, dtype=self._dtype)
-        sequence.position += len(entry.tokens)
-        sequence.tokens += entry.tokens if self.is_last else ()
+            self._fail(sound, error)
+            sound, outputs = [], None
+        if outputs is not None and len(sound) == len(part):
+            return outputs
+        rows = mx.full((sum(len(entry.tokens) for entry in part), self.hidden_size), mx.nan, dtype=self._dtype)
+        if outputs is not None:
+            rows[_numbers(part, sound)] = outputs
         return rows
 
-    def _sequence(self, entry: Entry) -> Sequence:
+    def _finish(self, part: Sequence[Entry], incoming: mx.array | None) -> list[Sampled | SequenceFailure]:
+        """What the last stage makes of a part: who failed, and a token for each sequence whose prompt is complete."""
+        sound = self._sound(part)
+        lost = [each.sequence for each in part if each not in sound]
+        results: list[Sampled | SequenceFailure] = [SequenceFailure(each, _LOST) for each in lost]
+        try:
+            results += self._draw(sound, self._layers(part, sound, incoming)) if sound else []
+        except Exception as error:
+            self._fail(sound, error)
+            results += [SequenceFailure(each.sequence, f"{type(error).__name__}: {error}") for each in sound]
+        for each in results:
+            if isinstance(each, SequenceFailure):
+                self._forget(each.sequence)
+        return results
+
+    def _layers(self, part: Sequence[Entry], sound: Sequence[Entry], incoming: mx.array | None) -> mx.array:
+        """The rows of the sound entries of a part behind this stage's layers, lazy: (rows, hidden size)."""
+        if incoming is None:
+            hidden = self._family.embed(mx.array([token for entry in sound for token in entry.tokens]))[0]
+        else:
+            hidden = incoming if len(sound) == len(part) else incoming[_numbers(part, sound)]
+        caches = self._caches.take([entry.sequence for entry in sound])
+        hidden = hidden[None] if len(sound) == 1 else hidden[:, None]
+        outputs = self._family.layers(hidden.astype(self._dtype), caches)
+        for entry in sound:
+            self._positions[entry.sequence] += len(entry.tokens)
+        return outputs.reshape(-1, self.hidden_size)
+
+    def _draw(self, entries: Sequence[Entry], outputs: mx.array) -> list[Sampled | SequenceFailure]:
+        for entry in entries:
+            self._drawer.follow(entry)
+        drawing = [entry for entry in entries if entry.sample_index is not None]
+        if not drawing:  # in mid prompt only the caches are wanted, and most of the last layer is not computed at all
+            mx.eval([cache.state for cache in self._caches.take([entry.sequence for entry in entries])])
+            return []
+        ends = outputs[-1:] if len(entries) == 1 else outputs[_numbers(entries, drawing)]
+        return self._drawer.draw(drawing, self._family.head(ends[None])[0])
+
+    def _sound(self, part: Sequence[Entry]) -> list[Entry]:
+        """The entries that can be computed; of the sequences of the others nothing is kept."""
+        sound: list[Entry] = []
+        for entry in part:
+            try:
+                self._begin(entry)
+            except SequenceError as error:
+                self._fail([entry], error)
+            else:
+                sound.append(entry)
+        return sound
+
+    def _begin(self, entry: Entry) -> None:
         if not all(0 <= token < self._vocabulary for token in entry.tokens):  # MLX reads beyond its arrays, unchecked
             raise SequenceError(f"a token of sequence {entry.sequence} is not among the model's {self._vocabulary}")
         if entry.position == 0:
-            self._sequences[entry.sequence] = Sequence(self._family.new_caches())
-        sequence = self._sequences.get(entry.sequence)
-        if sequence is None:
+            self._caches.add(entry.sequence, self._family.new_caches())
+            self._positions[entry.sequence] = 0
+        position = self._positions.get(entry.sequence)
+        if position is None:
             raise SequenceError(f"sequence {entry.sequence} is at {entry.position}, but nothing of it is cached here")
-        if sequence.position != entry.position:
-            raise SequenceError(f"the cache holds {sequence.position} tokens, the batch says {entry.position}")
-        if entry.drawing is not None:
-            sequence.drawing = entry.drawing
-        return sequence
+        if position != entry.position:
+            raise SequenceError(f"the cache holds {position} tokens, the batch says {entry.position}")
 
-    def _sample(self, entry: Entry, rows: mx.array) -> Sampled | SequenceFailure | None:
-        sequence = self._sequences.get(entry.sequence)
-        if sequence is None:
-            return SequenceFailure(entry.sequence, "its cache was lost, or does not match its position")
-        if entry.sample_index is None:
-            return None
-        try:
-            return self._draw(entry.sequence, sequence, entry.sample_index, rows)
-        except (SequenceError, GrammarError) as error:
-            reason = str(error)
-        except Exception as error:
-            log.warning("no token could be drawn", sequence=entry.sequence, exc_info=error)
-            reason = f"{type(error).__name__}: {error}"
-        del self._sequences[entry.sequence]
-        return SequenceFailure(entry.sequence, reason)
+    def _fail(self, entries: Sequence[Entry], error: Exception) -> None:
+        log.warning("sequences failed", sequences=[entry.sequence for entry in entries], exc_info=error)
+        for entry in entries:
+            self._forget(entry.sequence)
 
-    def _draw(self, number: int, sequence: Sequence, index: int, rows: mx.array) -> Sampled:
-        drawing = sequence.drawing
-        prompt_length = len(sequence.tokens) - index
-        prompt, output = sequence.tokens[:prompt_length], sequence.tokens[prompt_length:]
-        logits = self._family.head(rows[None, -1:])[0, -1]
-        token = draw(
-            logits,
-            drawing.sampling,
-            output_index=index,
-            prompt=prompt,
-            output=output,
-            choice=drawing.choice,
-            allowed=self._allowed(sequence, output),
-        )
-        broken = mx.isnan(logits).any()
-        mx.eval(token, broken)
-        if broken.item():
-            raise SequenceError("the model gave no numbers for it (NaN logits)")
-        if drawing.top_logprobs is None:
-            return Sampled(number, int(cast(int, token.item())))
-        return _with_logprobs(number, token, logits, drawing.top_logprobs)
-
-    def _allowed(self, sequence: Sequence, output: list[int]) -> mx.array | None:
-        grammar = sequence.drawing.grammar
-        if grammar is None:
-            return None
-        if sequence.mask is None:
-            sequence.mask = self._masks.start(grammar)
-        return unpack_mask(sequence.mask.allowed(output), self._vocabulary)
+    def _forget(self, sequence: int) -> None:
+        self._positions.pop(sequence, None)
+        self._caches.drop(sequence)
+        self._drawer.forget(sequence)
 
 
-def _with_logprobs(number: int, token: mx.array, logits: mx.array, count: int) -> Sampled:
-    tokens = mx.concatenate([token.reshape(1), likeliest(logits, count)])
-    logprobs = cast(list[float], log_probabilities(logits, tokens).tolist())
-    ids = cast(list[int], tokens.tolist())
-    return Sampled(number, ids[0], logprobs[0], tuple(zip(ids[1:], logprobs[1:], strict=True)))
+def _numbers(all: Sequence[Entry], some: Sequence[Entry]) -> mx.array:
+    """Which entries, of one row each, these are."""
+    wanted = {entry.sequence for entry in some}
+    return mx.array([row for row, entry in enumerate(all) if entry.sequence in wanted])
 
 
-def _result(batch: Batch, results: list[Sampled | SequenceFailure]) -> BatchResult:
+def _result(batch: Batch, results: Sequence[Sampled | SequenceFailure]) -> BatchResult:
     sampled = tuple(each for each in results if isinstance(each, Sampled))
     return BatchResult(batch.number, sampled, tuple(each for each in results if isinstance(each, SequenceFailure)))
 

@@ -1,18 +1,22 @@
 from collections import Counter
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import mlx.core as mx
 import pytest
 
-from p2pexo.engine.sampling import draw, sampling_key
+from p2pexo.engine.sampling import Draw, draw, sampling_key
 from p2pexo.generation.request import Sampling
 
 LOGITS = mx.array([1.0, 3.0, 2.0, -1.0, 0.5])
 
 
+def draw_one(logits: mx.array, sampling: Sampling, index: int = 0, **changes: Any) -> int:
+    return cast(int, draw(logits[None], [Draw(sampling, index, **changes)]).item())
+
+
 def token(sampling: Sampling, index: int = 0, prompt: Sequence[int] = (), output: Sequence[int] = ()) -> int:
-    return cast(int, draw(LOGITS, sampling, output_index=index, prompt=prompt, output=output).item())
+    return draw_one(LOGITS, sampling, index, prompt=prompt, output=output)
 
 
 def drawn(sampling: Sampling, count: int = 200) -> Counter[int]:
@@ -82,35 +86,40 @@ def test_the_repetition_penalty_looks_at_the_prompt_too_and_works_on_both_signs(
     assert greedy(prompt=[1], repetition_penalty=1.4) == 1
     assert greedy(prompt=[1], repetition_penalty=1.6) == 2
     assert greedy(prompt=[1, 2, 0, 4], repetition_penalty=100.0) == 1
-    negative = draw(
-        mx.array([-1.0, -1.5]), Sampling(temperature=0, repetition_penalty=2.0), output_index=1, prompt=[0], output=[]
-    )
-    assert negative.item() == 1
+    negative = draw_one(mx.array([-1.0, -1.5]), Sampling(temperature=0, repetition_penalty=2.0), 1, prompt=[0])
+    assert negative == 1
 
 
 def test_a_token_does_not_depend_on_the_dtype_of_equal_logits() -> None:
     sampling = Sampling(seed=3, temperature=0.7, top_p=0.9)
-    half = draw(LOGITS.astype(mx.float16), sampling, output_index=4, prompt=(), output=())
-    assert half.item() == token(sampling, 4)
+    assert draw_one(LOGITS.astype(mx.float16), sampling, 4) == token(sampling, 4)
 
 
 def test_a_choice_has_draws_of_its_own() -> None:
     sampling = Sampling(seed=7, temperature=2.0)
-    answers = {
-        tuple(
-            cast(int, draw(LOGITS, sampling, output_index=index, prompt=(), output=(), choice=choice).item())
-            for index in range(30)
-        )
-        for choice in range(3)
-    }
+    answers = {tuple(draw_one(LOGITS, sampling, index, choice=choice) for index in range(30)) for choice in range(3)}
     assert len(answers) == 3
 
 
 def test_nothing_but_what_is_allowed_is_drawn_whatever_its_bias() -> None:
     allowed = mx.array([False, False, False, True, True])
     for sampling in (Sampling(seed=1, logit_bias=((1, 100.0),)), Sampling(temperature=0), Sampling(seed=1, top_p=0.1)):
-        tokens = {
-            draw(LOGITS, sampling, output_index=index, prompt=(), output=(), allowed=allowed).item()
-            for index in range(30)
-        }
+        tokens = {draw_one(LOGITS, sampling, index, allowed=allowed) for index in range(30)}
         assert tokens <= {3, 4}
+
+
+def test_a_row_of_many_is_drawn_as_it_is_alone() -> None:
+    logits = mx.random.normal((6, 40), key=mx.random.key(3)) * 2
+    draws = [
+        Draw(Sampling(temperature=0)),
+        Draw(Sampling(seed=1), 4),
+        Draw(Sampling(seed=1, temperature=0.5), 4, choice=2),
+        Draw(Sampling(seed=5, top_p=0.8, top_k=10), 1),
+        Draw(Sampling(temperature=0, frequency_penalty=2.0), 3, output=[int(mx.argmax(logits[4]).item())]),
+        Draw(Sampling(seed=2**64 - 1, temperature=3.0), 9),
+    ]
+    alone = [cast(int, draw(logits[row][None], [each]).item()) for row, each in enumerate(draws)]
+    plain = [0, 1, 2, 5]
+    assert cast(list[int], draw(logits, draws).tolist()) == alone
+    together = draw(logits[mx.array(plain)], [draws[row] for row in plain])
+    assert cast(list[int], together.tolist()) == [alone[row] for row in plain]

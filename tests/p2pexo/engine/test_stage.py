@@ -2,10 +2,12 @@ import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import mlx.core as mx
 import pytest
+from attrs import evolve
 
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, SequenceFailure
 from p2pexo.engine.families import UnsupportedModelError
@@ -14,6 +16,7 @@ from p2pexo.engine.stage import StageEngine
 from p2pexo.generation.request import Sampling
 
 GREEDY = Drawing(Sampling(temperature=0))
+SLIDING: dict[str, Any] = {"layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window": 6}
 PROMPT = (5, 17, 300, 42, 8, 9, 120)
 
 
@@ -66,7 +69,7 @@ def test_any_cut_gives_the_tokens_of_the_whole_model(tiny_model: Path, cuts: tup
     [
         {"tie_word_embeddings": False},
         {"model_type": "mistral"},
-        {"layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window": 6},
+        SLIDING,
         {"model_type": "qwen2"},
         {"model_type": "qwen3", "tie_word_embeddings": False},
     ],
@@ -124,6 +127,48 @@ def test_ragged_entries_of_a_batch_give_the_tokens_they_give_alone(tiny_model: P
             new[sampled.sequence] = (sampled.token,)
             together[sampled.sequence].append(sampled.token)
     assert together == alone
+
+
+@pytest.mark.parametrize("config", [{}, SLIDING], ids=["plain", "sliding"])
+@pytest.mark.parametrize("cuts", [(0, 4), (0, 1, 4)])
+def test_sequences_join_leave_and_change_company_at_any_step(make_model, config, cuts: tuple[int, ...]) -> None:
+    ring = Ring(make_model(**config), cuts)
+    random = Random(5)
+    prompts = {number: tuple(random.choices(range(3, 320), k=random.randint(1, 20))) for number in range(1, 9)}
+    alone = {number: ring.generate(prompt, 30, sequence=number) for number, prompt in prompts.items()}
+    drawn: dict[int, list[int]] = {}
+    here: list[int] = []
+    while len(drawn) < len(prompts) or here:
+        if len(drawn) < len(prompts) and random.random() < 0.3:
+            here.append(newest := len(drawn) + 1)
+            drawn[newest] = [ring.run(Entry(newest, prompts[newest], 0, 0, GREEDY)).sampled[0].token]
+        random.shuffle(here)
+        company = here[: random.randint(1, len(here))] if random.random() < 0.5 else here
+        entries = [
+            Entry(each, (drawn[each][-1],), len(prompts[each]) + len(drawn[each]) - 1, len(drawn[each]))
+            for each in company
+        ]
+        ended = tuple(each for each in here if len(drawn[each]) >= random.randint(25, 30))
+        here = [each for each in here if each not in ended]
+        result = ring.run(*(entry for entry in entries if entry.sequence in here), release=ended)
+        assert not result.failures
+        for sampled in result.sampled:
+            drawn[sampled.sequence].append(sampled.token)
+    assert drawn == {number: alone[number][: len(tokens)] for number, tokens in drawn.items()}
+
+
+def test_a_failure_leaves_the_others_of_its_batch_as_they_were(tiny_model: Path) -> None:
+    ring = Ring(tiny_model, (0, 2, 4))
+    expected = ring.generate(PROMPT, 4)
+    for sequence in (1, 2, 3):
+        ring.run(Entry(sequence, PROMPT, 0, 0, GREEDY))
+    for index in range(1, 4):
+        company = (1, 2, 3) if index < 3 else (1, 3)
+        entries = [Entry(each, (expected[index - 1],), len(PROMPT) + index - 1, index) for each in company]
+        entries = [evolve(each, tokens=(10**6,)) if index == 2 and each.sequence == 2 else each for each in entries]
+        result = ring.run(*entries)
+        assert [each.sequence for each in result.failures] == ([2] if index == 2 else [])
+        assert {each.token for each in result.sampled} == {expected[index]}
 
 
 def test_a_replayed_answer_goes_on_as_if_undisturbed(tiny_model: Path) -> None:

@@ -1,0 +1,115 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# mlx-lm's caches are untyped
+"""The KV caches of a stage's sequences, pooled so that sequences which decode together lie in one batched cache.
+
+A batch says which sequences it computes, in which order, and that is all that is needed: rows that lie elsewhere are
+taken out of their pools and joined. While the same sequences travel together nothing moves; a sequence that travels
+alone has a plain cache, which costs nothing extra.
+"""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from itertools import groupby
+from typing import Any
+
+import mlx.core as mx
+from attrs import define, field
+
+from p2pexo.engine.mlx_models import cache_module
+
+Caches = list[Any]
+"""One for each layer of the stage, all for the same sequences."""
+
+
+@define(eq=False)
+class Pool:
+    """Rows of sequences in the same caches; plain ones if it was made for one sequence."""
+
+    sequences: list[int | None]
+    """By row; None where a sequence has gone."""
+    caches: Caches
+    is_plain: bool
+
+    @property
+    def live(self) -> list[int]:
+        return [each for each in self.sequences if each is not None]
+
+
+@define
+class CachePools:
+    _pools: dict[int, Pool] = field(factory=dict[int, Pool], init=False)
+    """By sequence."""
+
+    def __contains__(self, sequence: int) -> bool:
+        return sequence in self._pools
+
+    def add(self, sequence: int, caches: Caches) -> None:
+        """A sequence begins, with plain caches, and forgets what there was of it."""
+        self.drop(sequence)
+        self._pools[sequence] = Pool([sequence], caches, is_plain=True)
+
+    def drop(self, sequence: int) -> None:
+        """Its row is left as a hole until the others of its pool are next asked for."""
+        pool = self._pools.pop(sequence, None)
+        if pool is not None:
+            pool.sequences[pool.sequences.index(sequence)] = None
+
+    def clear(self) -> None:
+        self._pools.clear()
+
+    def take(self, sequences: Sequence[int]) -> Caches:
+        """Caches whose rows are exactly these sequences, in this order. Raises KeyError for one that isn't here."""
+        pool = self._pools[sequences[0]]
+        if pool.sequences != list(sequences):
+            runs = [list(run) for _, run in groupby(sequences, key=lambda each: id(self._pools[each]))]
+            pool = _join([self._cut(run) for run in runs])
+            self._pools.update(dict.fromkeys(sequences, pool))
+        return pool.caches
+
+    def _cut(self, sequences: list[int]) -> Pool:
+        """A pool of these rows of one pool; the others, if any are wanted still, stay behind in theirs."""
+        pool = self._pools[sequences[0]]
+        if pool.sequences == sequences:
+            return pool
+        rest = [each for each in pool.live if each not in sequences]
+        taken = _rows(pool, sequences)
+        if rest:
+            self._pools.update(dict.fromkeys(rest, _rows(pool, rest)))
+        return taken
+
+
+def is_batchable(caches: Iterable[Any]) -> bool:
+    """Whether sequences with such caches can be computed together."""
+    module = cache_module()
+    return all(type(each) in (module.KVCache, module.RotatingKVCache) for each in caches)
+
+
+def _rows(pool: Pool, sequences: Sequence[int]) -> Pool:
+    """Copies of these rows alone."""
+    numbers = [pool.sequences.index(each) for each in sequences]
+    if len(numbers) == 1:
+        return Pool(list(sequences), [each.extract(numbers[0]) for each in pool.caches], is_plain=True)
+    caches = [copy(each) for each in pool.caches]
+    for each in caches:
+        each.filter(mx.array(numbers))
+    return Pool(list(sequences), caches, is_plain=False)
+
+
+def _join(pools: Sequence[Pool]) -> Pool:
+    """One pool of all their rows, in order. The pools are used up."""
+    if len(pools) == 1:
+        return pools[0]
+    plain = [list(run) for _, run in groupby(pools, key=lambda pool: pool.is_plain)]
+    batched = [each for run in plain for each in (_merged(run) if run[0].is_plain else run)]
+    first, *others = batched
+    for other in others:
+        for ours, theirs in zip(first.caches, other.caches, strict=True):
+            ours.extend(theirs)
+    return Pool([each for pool in pools for each in pool.sequences], first.caches, is_plain=False)
+
+
+def _merged(pools: Sequence[Pool]) -> list[Pool]:
+    """Plain pools as a single batched one."""
+    layers = zip(*(pool.caches for pool in pools), strict=True)
+    caches = [type(layer[0]).merge(list(layer)) for layer in layers]
+    return [Pool([each for pool in pools for each in pool.sequences], caches, is_plain=False)]
