@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from p2pexo.generation.text import Prompt
+from p2pexo.generation.text import Picture, PictureHash, Prompt
 
 
 class Role(StrEnum):
@@ -24,6 +24,19 @@ class ToolCall:
 
 
 @frozen
+class PicturePart:
+    """A picture that stands in the content of a message."""
+
+    media_type: str
+    """Such as ``image/png``; what the bytes are, whatever they were said to be."""
+    data: Picture = field(converter=Picture)
+    hash: PictureHash = field(converter=PictureHash)
+    """SHA-256 of the picture's bytes, in hexadecimal."""
+    position: int = 0
+    """How many characters of the content stand before it."""
+
+
+@frozen
 class Message:
     role: Role
     content: Prompt = field(converter=Prompt)
@@ -31,6 +44,8 @@ class Message:
     tool_call_id: str | None = None
     reasoning: Prompt | None = None
     """What the model thought in that turn, where its template wants to see it again."""
+    pictures: tuple[PicturePart, ...] = ()
+    """In the order of their positions. Only for models that can see."""
 
 
 @frozen

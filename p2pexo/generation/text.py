@@ -3,7 +3,9 @@
 from typing import ClassVar
 
 
-class _StubText(str):
+class StubText(str):
+    """A kind of text with so many characters in its ``repr``."""
+
     shown_characters: ClassVar[int]
     __slots__ = ()
 
@@ -13,21 +15,21 @@ class _StubText(str):
         return f"{type(self).__name__}({shown}{ellipsis})"
 
 
-class Prompt(_StubText):
+class Prompt(StubText):
     """Message content, as typed by a user or written by a tool."""
 
     shown_characters = 100
     __slots__ = ()
 
 
-class Picture(_StubText):
+class Picture(StubText):
     """A picture in base64."""
 
     shown_characters = 10
     __slots__ = ()
 
 
-class PictureHash(_StubText):
+class PictureHash(StubText):
     """The hash of a picture."""
 
     shown_characters = 10

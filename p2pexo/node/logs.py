@@ -5,6 +5,8 @@ import sys
 
 import structlog
 
+from p2pexo.generation.log_stubs import shorten
+
 
 def configure_logs(level: str, form: str) -> None:
     """Log to standard error. ``level`` is the least that is shown; ``form`` is ``text`` or ``json``."""
@@ -12,6 +14,7 @@ def configure_logs(level: str, form: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
+        shorten,
         structlog.processors.TimeStamper(fmt="iso", utc=False),
         structlog.processors.StackInfoRenderer(),
     ]
@@ -46,6 +49,8 @@ def _without_internals(
 
 def _rendering(form: str) -> list[structlog.typing.Processor]:
     if form == "json":
-        return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        # Not structlog's ``dict_tracebacks``: it shows local variables, and with them keys and what users write.
+        traces = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        return [structlog.processors.ExceptionRenderer(traces), structlog.processors.JSONRenderer()]
     colours = sys.stderr.isatty()
     return [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)]

@@ -8,6 +8,8 @@ import orjson
 import structlog
 from attrs import field, frozen
 
+from p2pexo.generation.log_stubs import shorten
+
 
 @frozen
 class LogRecord:
@@ -21,6 +23,7 @@ def configure_child_log() -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
+            shorten,
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
