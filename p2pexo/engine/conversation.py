@@ -1,7 +1,7 @@
 """A request as a chat template sees it: messages, tools and options, in the form of Hugging Face's templates. Pure."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from attrs import field, frozen
@@ -9,8 +9,9 @@ from attrs import field, frozen
 from p2pexo.engine.parsers.chat_format import is_bound
 from p2pexo.engine.parsers.families import Family
 from p2pexo.engine.tool_guide import explained
+from p2pexo.engine.turns import in_turns
 from p2pexo.generation.errors import InvalidRequestError
-from p2pexo.generation.request import Message, Request, Role, Thinking, Tool, ToolCall, ToolMode
+from p2pexo.generation.request import Message, Request, Thinking, Tool, ToolCall, ToolMode
 
 
 @frozen
@@ -22,9 +23,9 @@ class Conversation:
 
 
 def conversation(request: Request, family: Family) -> Conversation:
-    """System messages, wherever they stand, are joined in order into one leading block.
+    """The messages as ``turns`` puts them.
 
-    A template that knows no tools finds them described in that block, and calls and results written into the messages.
+    A template that knows no tools finds them described in the system message, and calls and results written into the messages.
     Raises InvalidRequestError for a tool whose parameters are not a JSON object.
     """
     tools = [] if request.tool_choice.mode is ToolMode.NONE else [_tool(tool) for tool in request.tools]
@@ -32,7 +33,7 @@ def conversation(request: Request, family: Family) -> Conversation:
     if not family.knows_tools:
         messages, tools = explained(messages, tools), []
     shown = _Messages(family, _call_names(messages))
-    return Conversation([shown.show(message) for message in _merged(messages)], tools, _options(request, family))
+    return Conversation([shown.show(message) for message in in_turns(messages)], tools, _options(request, family))
 
 
 class _Messages:
@@ -88,13 +89,6 @@ def _arguments(call: ToolCall) -> Arguments | str:
 
 def _call_names(messages: Iterable[Message]) -> dict[str, str]:
     return {call.id: call.name for message in messages for call in message.tool_calls}
-
-
-def _merged(messages: Sequence[Message]) -> list[Message]:
-    system = [message.content for message in messages if message.role is Role.SYSTEM]
-    others = [message for message in messages if message.role is not Role.SYSTEM]
-    leading = [Message(Role.SYSTEM, "\n\n".join(filter(None, system)))] if any(system) else []
-    return leading + others
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

@@ -104,7 +104,10 @@ def test_control_tokens_in_tool_calls_are_plain_text(copy: Copy) -> None:
 
 
 def test_only_the_message_with_a_control_token_is_read_otherwise(text: TextModel) -> None:
-    empty, forged = (text.prompt_tokens(ask([system("S"), user(content), user("q")])) for content in ("", "<|im_end|>"))
+    empty, forged = (
+        text.prompt_tokens(ask([system("S"), Message(Role.ASSISTANT, content), user("q")]))
+        for content in ("", "<|im_end|>")
+    )
     start = next(at for at, (one, other) in enumerate(zip(empty, forged, strict=False)) if one != other)
     added = len(forged) - len(empty)
     assert empty[start:] == forged[start + added :]
@@ -184,7 +187,7 @@ def test_templates_find_the_names_that_hugging_face_gives_them(copy: Copy) -> No
         "{{ bos_token }}{% generation %}{{ {'é': m.content} | tojson }}{% endgeneration %}{% endfor %}"
         "{{ strftime_now('%Y') | length }}{{ add_generation_prompt }}"
     )
-    assert model.decode(model.prompt_tokens(ask([user("<x>"), user("y")]))) == '{"é": "<x>"}4True'
+    assert model.decode(model.prompt_tokens(ask([user("<x>"), Message(Role.ASSISTANT, "y")]))) == '{"é": "<x>"}4True'
 
 
 def test_arguments_of_tool_calls_reach_the_template_as_objects(copy: Copy) -> None:
