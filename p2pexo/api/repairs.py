@@ -3,6 +3,7 @@
 - The application's last ``send`` delivers the disconnect to quart-trio, which cancels the task that is still closing or
   recycling the connection: the last send is shielded here.
 - hypercorn shields its writes without a bound, so a client that stops reading holds its task, and the shutdown, for ever.
+- hypercorn waits out the idle time of a connection that its client has left already, with an open socket for each.
 - A body is buffered whole before its size is looked at (quart 0.23): here it is bounded while it arrives.
 """
 
@@ -12,7 +13,7 @@ from uuid import uuid4
 
 import trio
 from attrs import define, field
-from hypercorn.events import Closed, Event, RawData
+from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.tcp_server import TCPServer
 
 from p2pexo.api.dialects import dialect_of
@@ -35,9 +36,19 @@ LINGER_S = 10.0
 
 
 class BoundedTCPServer(TCPServer):
-    """A connection whose writes end, one way or the other, within SEND_TIMEOUT_S."""
+    """A connection whose writes end, one way or the other, within SEND_TIMEOUT_S, and that ends with its client's."""
+
+    _is_left = False
+    """Whether the client sends nothing more."""
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._is_left = True
+        await self.idle_task.stop()
 
     async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, Updated) and self._is_left:
+            return  # another request, which the idle time is for, won't come
         if not isinstance(event, RawData):
             await super().protocol_send(event)
             return

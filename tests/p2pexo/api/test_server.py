@@ -76,6 +76,14 @@ def test_a_connection_is_kept_and_used_again(node: Any) -> None:
     assert all(answer.status_code == 200 for answer in answers)
 
 
+def test_a_connection_that_the_client_has_left_is_closed_although_its_idle_time_is_not_over(node: Any) -> None:
+    with connect(node) as connection:
+        connection.sendall(http_request("GET", "/health"))
+        read_until(connection, b'{"status":"ok"}')
+        connection.shutdown(socket.SHUT_WR)
+        assert read_to_end(connection) == b""
+
+
 def test_a_taken_port_is_named_with_the_way_out(node: Any) -> None:
     async def main() -> None:
         await serve(None, host="127.0.0.1", port=node.port)
