@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 CONTROL_PROTOCOL = "/overlay/1/control"
 QUEUED_MESSAGES = 512
 """Per connection. Lowered, a slow connection is given up sooner; raised, it may hold more memory."""
-QUIET_S = 2.5
+QUIET_S = 3.4
 """A connection that wasn't heard for so long isn't relied on: others are dialled beside it. Lowered, pauses of a busy peer make
-more connections; raised, an address that went down is found out later."""
+more connections; raised, an address that went down is found out later, and the peer is taken for dead meanwhile."""
 LINGER_S = 1.0
 """How long a closing connection may take to deliver what was said last."""
 

@@ -7,7 +7,7 @@ from networking.links import Link, Links
 from networking.membership import AskOthers, CloseStale, Died, Membership, Verdict
 from networking.notices import Warnings
 from networking.transport import Address, PeerId
-from networking.view import Beliefs
+from networking.view import Beliefs, other_version
 from networking.wire import (
     MAX_COUNTER,
     PROTOCOL_VERSION,
@@ -175,10 +175,7 @@ class Conversation:
 
     def _on_hello(self, now: float, link: Link, hello: Hello) -> None:
         if hello.protocol != PROTOCOL_VERSION:
-            text = (
-                f"peer {link.peer} speaks protocol {hello.protocol}, this node {PROTOCOL_VERSION}; update the older one"
-            )
-            self.warn(now, f"version {link.peer}", text)
+            self.warn(now, f"version {link.peer}", other_version(link.peer, hello.protocol))
         if link.peer == self._me:
             self._meet_myself(now, link, hello)
             return

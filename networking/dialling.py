@@ -41,7 +41,7 @@ class DialSettings:
     """Dials at a time of peers known by a sighting alone. Raised, forged ones cost more; lowered, they hold up real ones."""
     stagger_s: float = 0.5
     """After so long without an answer the next address is tried, too. Raised, dead addresses hold up good ones; lowered, more packets."""
-    look_every_s: float = 1.0
+    look_every_s: float = 0.5
     """How soon it is noticed that a connection isn't heard any more. Raised, another address is tried later; lowered, an idle node works more."""
 
 

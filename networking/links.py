@@ -98,6 +98,14 @@ class Links:
         dialled = (link.address for link in reversed(self.joined) if link.peer == peer and link.outbound)
         return tuple(dict.fromkeys(address for address in dialled if address))
 
+    def address_of(self, peer: PeerId) -> Address | None:
+        """The far end of the connection that was heard last. Of two that are heard alike, the older one, so that it doesn't flicker."""
+        of_peer = [link for link in self.joined if link.peer == peer]
+        if not of_peer:
+            return None
+        newest = max(link.heard_at for link in of_peer)
+        return next(link.address for link in of_peer if newest - link.heard_at < self._settings.fresh_s)
+
     def greet(self, now: float, link: Link, hello: Hello) -> None:
         """Note a hello; the link is contested if another process holds the peer id."""
         process = self.process_of(link.peer)

@@ -17,7 +17,7 @@ from networking.membership import Membership, MembershipSettings
 from networking.notices import Warnings
 from networking.transport import Address, PeerId, Sign, Verify
 from networking.view import CLAIM_KEY, MEMBER_KEY, RESERVED, Beliefs, View
-from networking.wire import Claim, Life, MemberFact, encode_value
+from networking.wire import PROTOCOL_VERSION, Claim, Life, MemberFact, encode_value
 
 MergePayloads = Callable[[Sequence[bytes]], bytes]
 """Payloads of all claims known, highest term first -> the payload of a new claim. Not called without any."""
@@ -77,7 +77,7 @@ class Peer:
             self._warnings,
             gossip_takes_s=settings.gossip_takes_s,
         )
-        self._member = MemberFact(may_lead=may_lead)
+        self._member = MemberFact(may_lead=may_lead, protocol=PROTOCOL_VERSION)
         self._started_at: float | None = None
         self._left = False
         self._pending: dict[str, bytes] = {}

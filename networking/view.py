@@ -1,6 +1,6 @@
 """What one node believes about the cluster: documents and membership read together, and snapshots of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from attrs import frozen
@@ -11,7 +11,14 @@ from networking.links import Links
 from networking.membership import Membership, MemberState
 from networking.remembered import Remembered
 from networking.transport import Address, PeerId
-from networking.wire import Claim, MalformedMessageError, MemberFact, decode_claim, decode_member
+from networking.wire import (
+    PROTOCOL_VERSION,
+    Claim,
+    MalformedMessageError,
+    MemberFact,
+    decode_claim,
+    decode_member,
+)
 
 T = TypeVar("T")
 
@@ -31,6 +38,11 @@ class Member:
     """Where it says it can be dialled."""
     proven: tuple[Address, ...] = ()
     """Where this node has dialled it and is connected, the newest first; empty if only the peer dialled."""
+    address: Address | None = None
+    """The far end of the connection to it that was heard last, whoever dialled; None if there is none. Its host is one that
+    packets really reach; its port leads somewhere only if this node dialled."""
+    protocol: int | None = None
+    """The version of the protocol that it speaks; None if it didn't say."""
 
 
 @frozen
@@ -114,7 +126,7 @@ class Beliefs:
             term=claim.term if claim else 0,
             payload=claim.payload if claim else b"",
             facts={each.peer: self._public_facts(each.peer, pending) for each in roster},
-            warnings=warnings,
+            warnings=tuple(dict.fromkeys((*warnings, *self._other_versions(roster)))),
         )
 
     def _read_claims(self) -> tuple[tuple[PeerId, Claim], ...]:
@@ -131,14 +143,30 @@ class Beliefs:
         version = self._documents.version_of(peer, CLAIM_KEY)
         return Candidate(peer, seniority, fact.may_lead, self.claim_of(peer), version)
 
+    def _other_versions(self, roster: Sequence[Candidate]) -> list[str]:
+        told = {each.peer: (self.member_fact(each.peer) or MemberFact()).protocol for each in roster}
+        return [other_version(peer, each) for peer, each in told.items() if each not in (None, PROTOCOL_VERSION)]
+
     def _describe(self, candidate: Candidate, state: MemberState) -> Member:
         fact = self.member_fact(candidate.peer) or MemberFact()
         proven = self._links.proven(candidate.peer)
-        return Member(candidate.peer, state, candidate.seniority, fact.addresses, proven)
+        return Member(
+            candidate.peer,
+            state,
+            candidate.seniority,
+            fact.addresses,
+            proven,
+            self._links.address_of(candidate.peer),
+            fact.protocol,
+        )
 
     def _public_facts(self, peer: PeerId, pending: Mapping[str, bytes]) -> Mapping[str, bytes]:
         facts = self._documents.values(peer) | (dict(pending) if peer == self._me else {})
         return {key: value for key, value in sorted(facts.items()) if not key.startswith(RESERVED)}
+
+
+def other_version(peer: PeerId, protocol: int | None) -> str:
+    return f"peer {peer} speaks protocol {protocol}, this node {PROTOCOL_VERSION}; update the older one"
 
 
 def _lenient(read: Callable[[bytes], T], value: bytes | None) -> T | None:

@@ -167,6 +167,8 @@ class MemberFact:
     seniority: int | None = None
     may_lead: bool = True
     addresses: tuple[Address, ...] = field(default=(), converter=tuple)
+    protocol: int | None = None
+    """The version it speaks; None of those that didn't say so yet."""
 
 
 @frozen
