@@ -31,7 +31,7 @@ class _Control:
     nursery: trio.Nursery
     outgoing: trio.MemorySendChannel[bytes]
     queue: trio.MemoryReceiveChannel[bytes]
-    heard_at: float = field(factory=trio.current_time)
+    heard_at: float
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     begun: bool = False
     ended: bool = False
@@ -72,7 +72,7 @@ class Controls:
     def connected(self, connection: Connection, nursery: trio.Nursery) -> None:
         self._last_number += 1
         outgoing, queue = trio.open_memory_channel[bytes](QUEUED_MESSAGES)
-        control = _Control(self._last_number, connection, nursery, outgoing, queue)
+        control = _Control(self._last_number, connection, nursery, outgoing, queue, self._clock())
         self._controls[connection] = self._by_number[control.number] = control
         nursery.start_soon(self._open if connection.outbound else self._expect, control)
         self.changed.notify()

@@ -5,7 +5,7 @@ import trio
 import trio.testing
 
 from networking.actions import Close, Send
-from networking.controls import LINGER_S, Controls
+from networking.controls import LINGER_S, QUIET_S, Controls
 from networking.wire import Goodbye
 
 
@@ -53,5 +53,22 @@ def test_a_peer_that_reads_nothing_is_cut_off_soon_after_the_last_word():
             with trio.fail_after(LINGER_S + 1):
                 await controls.all_closed()
         assert connection.cut_off.is_set()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_connection_that_was_not_heard_for_long_does_not_count():
+    async def main():
+        connection: Any = Stuck()
+        machine: Any = Machine()
+        controls = Controls(machine, lambda actions: None, 4.0, trio.current_time)
+        async with trio.open_nursery() as nursery:
+            controls.connected(connection, nursery)
+            assert controls.is_connected(connection.peer)
+            await trio.sleep(QUIET_S)
+            assert not controls.is_connected(connection.peer)
+            assert controls.connection_to(connection.peer) is connection
+            connection.abort()
+            nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

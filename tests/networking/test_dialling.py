@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from networking.dialling import Dialler, DialSettings, Signal
-from networking.transport import Address, DialError, PeerId
+from networking.transport import Address, DialError, OtherClusterError, PeerId
 
 ME, A = PeerId("me"), PeerId("a")
 OLD, NEW, OTHER = (Address(f"/ip4/10.0.0.{number}/tcp/1") for number in (1, 2, 3))
@@ -18,8 +18,11 @@ class Network:
     me = ME
     addresses = ()
 
-    def __init__(self):
+    def __init__(self, dial_s=4.0):
+        self.dial_s = dial_s
         self.alive = {}
+        self.strangers = set()
+        self.answered = []
         self.connected = set()
         self.changed = Signal()
         self.dialled = []
@@ -31,14 +34,21 @@ class Network:
         self.under_way += 1
         self.most_at_once = max(self.most_at_once, self.under_way)
         try:
-            await trio.sleep(4)
+            await trio.sleep(self.dial_s)
         finally:
             self.under_way -= 1
+        if address in self.strangers:
+            raise OtherClusterError(f"{address}: another cluster")
         if address not in self.alive:
             raise DialError(f"{address}: no answer")
+        self.answered.append(address)
         self.connected.add(self.alive[address])
         self.changed.notify()
         return SimpleNamespace(peer=self.alive[address])
+
+    def lose(self, peer):
+        self.connected.remove(peer)
+        self.changed.notify()
 
 
 @asynccontextmanager
@@ -145,5 +155,64 @@ def test_what_is_learned_after_the_end_is_dialled_no_more():
             await trio.sleep(1)
         dialler.learn({A: [OLD]})
         assert network.dialled == []
+
+    run(main)
+
+
+def test_an_address_that_does_not_answer_holds_up_no_other_and_comes_last_from_then_on():
+    async def main():
+        network = Network(dial_s=3.0)
+        network.alive[NEW] = A
+        async with dialling(network, stagger_s=0.5) as (dialler, _):
+            dialler.learn({A: [OLD, OTHER, NEW]})
+            await trio.sleep(4.5)
+            assert network.connected == {A}
+            assert network.dialled == [OLD, OTHER, NEW]
+            network.lose(A)
+            await trio.sleep(4.5)
+            assert network.connected == {A}
+            assert network.dialled[3] == NEW
+
+    run(main)
+
+
+def test_one_address_that_answers_ends_the_dials_of_the_others():
+    async def main():
+        network = Network(dial_s=3.0)
+        network.alive |= {OLD: A, NEW: A}
+        async with dialling(network, stagger_s=0.5) as (dialler, _):
+            dialler.learn({A: [OLD, NEW]})
+            await trio.sleep(20)
+        assert network.dialled == [OLD, NEW]
+        assert network.answered == [OLD]
+        assert network.under_way == 0
+
+    run(main)
+
+
+def test_another_address_is_dialled_when_a_connection_falls_silent():
+    async def main():
+        network = Network(dial_s=0.1)
+        network.alive |= {OLD: A, NEW: A}
+        async with dialling(network) as (dialler, _):
+            dialler.learn({A: [OLD, NEW]})
+            await trio.sleep(10)
+            assert network.answered == [OLD]
+            del network.alive[OLD]
+            network.connected.clear()  # it isn't heard any more; that a connection ended, nobody says
+            await trio.sleep(2)
+        assert network.answered == [OLD, NEW]
+
+    run(main)
+
+
+def test_another_cluster_at_a_given_address_is_reported_at_once():
+    async def main():
+        network = Network(dial_s=0.1)
+        network.strangers.add(OLD)
+        async with dialling(network) as (dialler, reports):
+            dialler.give(OLD, None)
+            await trio.sleep(0.5)
+        assert reports == [(OLD, f"{OLD}: another cluster")]
 
     run(main)

@@ -92,3 +92,19 @@ def test_where_we_dialled_with_success_is_proven_while_the_connection_lives():
     assert subject.proven(A) == ()
     subject.close(3)
     assert subject.proven(B) == ("/ip4/10.0.0.1/tcp/1",)
+
+
+def test_the_address_in_use_is_that_of_the_connection_heard_last_and_does_not_flicker():
+    subject = links()
+    assert subject.address_of(B) is None
+    for number in (1, 2):
+        link = subject.open(0.0, number, B, outbound=number == 1, address=Address(f"/ip4/10.0.0.{number}/tcp/1"))
+        subject.greet(0.0, link, Hello(1, Life(1, 1)))
+        link.joined = True
+        link.heard_at = number * 0.5
+    first, second = subject
+    assert subject.address_of(B) == first.address
+    second.heard_at = 5.0
+    assert subject.address_of(B) == second.address
+    subject.close(2)
+    assert subject.address_of(B) == first.address
