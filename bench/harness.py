@@ -10,7 +10,7 @@ sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__fi
 import json
 import os
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
@@ -18,6 +18,10 @@ import structlog
 import trio
 from attrs import frozen
 
+from networking.transport import PeerId
+from p2pexo.cluster.assignments import Assignment, neighbours
+from p2pexo.cluster.facts import Placements, StageFact
+from p2pexo.cluster.observed import Cluster
 from p2pexo.engine.blas import prepare_blas
 from p2pexo.engine.environment import private_directory, stage_environment
 from p2pexo.generation.errors import from_report
@@ -26,9 +30,8 @@ from p2pexo.generation.request import Request
 from p2pexo.models.catalogue import EMBEDDED
 from p2pexo.models.store import Store
 from p2pexo.ring.engines import MLX_ENGINE
-from p2pexo.ring.formation import neighbours_of
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
-from p2pexo.ring.stage import StagePhase, StageSpec, StageStatus
+from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
 from p2pexo.ring.supervisor import StageProcess
 
 MODEL = EMBEDDED
@@ -80,11 +83,25 @@ async def running_ring(workshop: Workshop, stages: int, *, engine: str = MLX_ENG
             await nursery.start(process.run)
         statuses = [await _reached(process, StagePhase.LISTENING) for process in processes]
         for rank, process in enumerate(processes):
-            await process.join(neighbours_of(rank, statuses, epoch))
+            await process.join(_neighbours(Assignment(placement, rank), statuses))
         for process in processes:
             await _reached(process, StagePhase.READY)
         yield processes[0]
         nursery.cancel_scope.cancel()
+
+
+def _neighbours(assignment: Assignment, statuses: Sequence[StageStatus]) -> Neighbours:
+    """As a worker finds them among what other nodes tell; here all is told by one, and believed."""
+    placement = assignment.placement
+    facts = (StageFact(placement, rank, status, signature="") for rank, status in enumerate(statuses))
+    stages = {(placement.stages[fact.rank].peer, placement.id, fact.rank): fact for fact in facts}
+    found = neighbours(assignment, Cluster("bench", None, 0, {}, {}, {}, stages, Placements()), _believe)
+    assert found is not None, f"a stage of {placement.id} is not loaded"
+    return found
+
+
+def _believe(peer: PeerId, data: bytes, signature: bytes) -> bool:
+    return True
 
 
 async def ask(stage: StageProcess, request: Request) -> Answered:

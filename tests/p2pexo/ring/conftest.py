@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 import trio
-from attrs import define
+from attrs import define, evolve
 
+from networking.transport import PeerId
+from p2pexo.cluster.assignments import Assignment, neighbours
+from p2pexo.cluster.facts import Placements, StageFact
+from p2pexo.cluster.observed import Cluster
 from p2pexo.generation.events import Delta, Event
 from p2pexo.generation.request import Message, Request, Role, Sampling
 from p2pexo.ring.engines import SCRIPTED_ENGINE
-from p2pexo.ring.formation import neighbours_of
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 from p2pexo.ring.scripted import Script
-from p2pexo.ring.stage import StagePhase, StageSpec, StageStatus
+from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
 from p2pexo.ring.supervisor import StageProcess
 
 
@@ -27,6 +30,20 @@ def make_placement(layers: int, stages: int, *, precision: str = "auto") -> Plac
     cuts = [round(layers * rank / stages) for rank in range(stages + 1)]
     plans = tuple(StagePlan("peer", first, end) for first, end in pairwise(cuts))
     return Placement("p1", "test/model", "r1", epoch(1), plans, precision=precision)
+
+
+def neighbours_among(statuses: list[StageStatus], assignment: Assignment) -> Neighbours:
+    """As a worker finds them among what other nodes tell; here all is told by one, and believed."""
+    placement = assignment.placement
+    facts = (StageFact(placement, rank, status, signature="") for rank, status in enumerate(statuses))
+    stages = {(placement.stages[fact.rank].peer, placement.id, fact.rank): fact for fact in facts}
+    found = neighbours(assignment, Cluster("me", None, 0, {}, {}, {}, stages, Placements()), believe)
+    assert found is not None
+    return found
+
+
+def believe(peer: PeerId, data: bytes, signature: bytes) -> bool:
+    return True
 
 
 @define
@@ -58,8 +75,9 @@ class Ring:
         """Tell these stages their neighbours in an epoch, once all are loaded."""
         loaded = (StagePhase.LISTENING, StagePhase.LINKING, StagePhase.READY, StagePhase.BROKEN)
         statuses = [await self.wait(rank, *loaded) for rank in range(len(self.processes))]
+        placement = evolve(self.first.spec.placement, epoch=epoch(count))
         for rank in ranks:
-            await self.processes[rank].join(neighbours_of(rank, statuses, epoch(count)))
+            await self.processes[rank].join(neighbours_among(statuses, Assignment(placement, rank)))
 
     async def form(self, count: int) -> None:
         """Tell all stages their neighbours in an epoch; wait until all are ready."""
