@@ -26,7 +26,8 @@ NONCE_BYTES = 32
 HASH_BYTES = 32
 SIGNATURE_BYTES = 64
 
-_SHOWN_CHARACTERS = 64
+_NAME_CHARACTERS = 64
+_REASON_CHARACTERS = 240
 
 
 class MalformedPairingError(ValueError):
@@ -41,8 +42,16 @@ class Purpose(StrEnum):
 
 
 def shown(text: str) -> str:
-    """Text of a stranger as it may be shown: one line of printable characters, not too long."""
-    return "".join(each for each in text if each.isprintable())[:_SHOWN_CHARACTERS].strip()
+    """A name that a stranger gave itself as it may be shown: one line of printable characters, not too long."""
+    return _printable(text)[:_NAME_CHARACTERS].strip()
+
+
+def _shown_reason(text: str) -> str:
+    return _printable(text)[:_REASON_CHARACTERS]
+
+
+def _printable(text: str) -> str:
+    return "".join(each for each in text if each.isprintable())
 
 
 def _sized(size: int) -> Any:
@@ -117,7 +126,7 @@ class Admission:
 class Refusal:
     """Why not. ``denied``: it was decided, so asking again at once is no use."""
 
-    reason: str = field(converter=shown)
+    reason: str = field(converter=_shown_reason)
     denied: bool = False
 
 
