@@ -26,6 +26,7 @@ from p2pexo.client import (
     OverloadedError,
     PlacementFailedError,
     Text,
+    Timeouts,
     UnexpectedAnswerError,
     UnreachableError,
     UnsupportedParameterError,
@@ -268,6 +269,21 @@ class TestErrors:
             client.models()
         with Client(node.url, api_key="secret") as client:
             assert client.models()
+
+    def test_patience_is_the_callers_choice(self) -> None:
+        seen: list[object] = []
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            seen.append(request.extensions["timeout"])
+            raise httpx.ReadTimeout("silence")
+
+        impatient = Timeouts(connect_s=1, silence_s=2)
+        with (
+            Client(timeouts=impatient, discover=False, transport=httpx.MockTransport(handle)) as client,
+            pytest.raises(UnreachableError, match="silent for 2 s"),
+        ):
+            client.models()
+        assert seen == [{"connect": 1, "read": 2, "write": 2, "pool": 2}]
 
     def test_somebody_else_answers(self) -> None:
         page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>hello"))

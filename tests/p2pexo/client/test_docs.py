@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from p2pexo.generation.events import Delta, Event, Finished, FinishReason, ToolCallDelta, Usage, Waiting
+from p2pexo.generation.events import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    Likelihood,
+    TokenLogprobs,
+    ToolCallDelta,
+    Usage,
+    Waiting,
+)
 from p2pexo.generation.request import Request, Role
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sdk.md").read_text(encoding="utf-8")
@@ -22,15 +32,20 @@ async def script(request: Request) -> AsyncIterator[Event]:
         yield Finished(FinishReason.TOOL_CALLS, Usage(7, 1))
         return
     yield Waiting("loading the model")
-    yield Delta(0, (1,), "Hel")
-    yield Delta(1, (2,), "lo!")
-    yield Finished(FinishReason.STOP, Usage(7, 3))
+    for index, text in enumerate(("Hel", "lo!")):
+        likely = (TokenLogprobs(Likelihood(index, text, tuple(text.encode()), -0.5)),)
+        logprobs = () if request.top_logprobs is None else likely
+        yield Delta(index, (index,), text, logprobs=logprobs, choice=request.choice)
+    yield Finished(FinishReason.STOP, Usage(7, 3), choice=request.choice)
 
 
 EXPECTED = {
-    "A question, an answer": ["Hello! 3\n", "[loading the model]\nHello!\nstop, 3 tokens\n"],
+    "A question, an answer": ["Hello! stop 3\n", "[loading the model]\nHello!\nstop, 3 tokens\n"],
+    "Stopping early": ["Hel\n"],
     "On trio or asyncio": ["Hello!"],
     "Tools and formats": ['weather {"city":"Ulm"}\nHello!\n'],
+    "Several answers, and how likely each token was": ["Hello! stop ['Hel -0.5', 'lo! -0.5']\n" * 2],
+    "Pictures": ["400: it can't see\n"],
     "Models and the cluster": ["tests/Parrot-135M 8192\nready 100%\nstudio 40\n"],
     "When a node is down": [f"Hello!\n('{URL}', 'http://localhost:1')\n"],
     "Errors": ["temperature is wrong: temperature: expected a number from 0 to 2, got 99\n"],
@@ -53,7 +68,17 @@ def test_every_expectation_has_its_example() -> None:
 
 
 @pytest.mark.parametrize(("title", "code", "printed"), examples())
-def test_an_example_runs(start_node: Any, capsys: Any, title: str, code: str, printed: str) -> None:
+def test_an_example_runs(
+    start_node: Any,
+    capsys: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    title: str,
+    code: str,
+    printed: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cat.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     url = start_node(script).url
     exec(compile(code.replace(URL, url), title, "exec"), {})
     assert capsys.readouterr().out.replace(url, URL) == printed
