@@ -48,6 +48,12 @@ class Sighting:
     """The same as ours if the peer can connect to us."""
     version: int
     """Of the protocol that the peer speaks."""
+    members: int = 1
+    """How many are in its cluster."""
+    pairing: int | None = None
+    """The port where newcomers may ask to be let in; None where they can't."""
+    fresh: bool = False
+    """Alone, and willing to join another cluster."""
 
     def to_txt(self) -> dict[str, str]:
         """The entries of a TXT record; as many addresses as fit, in their order."""
@@ -62,6 +68,9 @@ class Sighting:
             "cluster": self.cluster,
             "fp": self.fingerprint,
             "v": str(self.version),
+            "n": str(self.members),
+            "pair": str(self.pairing or ""),
+            "fresh": "1" if self.fresh else "",
         }
 
     @classmethod
@@ -72,7 +81,23 @@ class Sighting:
         public_key_of(peer)
         endpoints = [parse(address) for address in txt["a"].split(",") if address]
         addresses = tuple(each.address for each in endpoints if each.kind in ("ip4", "ip6"))
-        return cls(peer, addresses, Cluster(txt["cluster"]).name, txt["fp"], int(txt["v"]))
+        return cls(
+            peer,
+            addresses,
+            Cluster(txt["cluster"]).name,
+            txt["fp"],
+            int(txt["v"]),
+            members=int(txt.get("n") or 1),
+            pairing=_port(txt.get("pair", "")),
+            fresh=bool(txt.get("fresh")),
+        )
+
+
+def _port(text: str) -> int | None:
+    port = int(text) if text else None
+    if port is not None and not 0 < port <= 65535:
+        raise ValueError(f"{port} is no port")
+    return port
 
 
 Seen = Callable[[Sighting], None]
@@ -94,14 +119,19 @@ class Discovery:
         self._service = service
         self._interfaces = list(interfaces) or InterfaceChoice.All
         self._present: dict[str, Sighting] = {}
-        self._renewed = trio.Event()
+        self._moved = trio.Event()
+        self._said_anew = trio.Event()
         self._token: trio.lowlevel.TrioToken | None = None
 
     def announce(self, announced: Sighting) -> None:
-        """Say something else of this peer from now on, and look anew at the interfaces: for a machine that has moved."""
-        if announced != self._announced:
-            self._announced = announced
-            self._renewed.set()
+        """Say something else of this peer from now on; with other addresses, look anew at the interfaces, too."""
+        if announced == self._announced:
+            return
+        has_moved = announced.addresses != self._announced.addresses
+        self._announced = announced
+        self._said_anew.set()
+        if has_moved:
+            self._moved.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Announce and watch until cancelled. Without multicast it says so, and waits for another network."""
@@ -110,16 +140,16 @@ class Discovery:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._repeat)
                 for turn in itertools.count():
-                    self._renewed = trio.Event()
-                    async with self._on_the_network():
+                    self._moved, self._said_anew = trio.Event(), trio.Event()
+                    async with self._on_the_network() as zeroconf:
                         if turn == 0:
                             task_status.started()
-                        await self._renewed.wait()
+                        await self._keep_saying(zeroconf)
         finally:
             self._token = None
 
     @contextlib.asynccontextmanager
-    async def _on_the_network(self) -> AsyncGenerator[None]:
+    async def _on_the_network(self) -> AsyncGenerator[Zeroconf | None]:
         zeroconf = None
         try:
             try:
@@ -127,12 +157,22 @@ class Discovery:
                 await trio.to_thread.run_sync(self._start, zeroconf)
             except (OSError, ZeroconfError) as error:
                 logger.warning("no discovery on the local network (%s): join by ticket or address instead", error)
-            yield
+            yield zeroconf
         finally:
             self._present.clear()
             if zeroconf is not None:
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(zeroconf.close)
+
+    async def _keep_saying(self, zeroconf: Zeroconf | None) -> None:
+        """Until the machine has moved."""
+        while True:
+            await self._said_anew.wait()
+            self._said_anew = trio.Event()
+            if self._moved.is_set():
+                return
+            if zeroconf is not None:
+                await trio.to_thread.run_sync(zeroconf.update_service, self._info())
 
     async def _repeat(self) -> None:
         while True:

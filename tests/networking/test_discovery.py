@@ -30,6 +30,24 @@ def nobody(_sighting: Sighting) -> None:
     pass
 
 
+def test_a_peer_of_the_first_version_is_seen_as_one_that_nobody_can_ask() -> None:
+    txt = {key: value for key, value in A.to_txt().items() if key not in ("n", "pair", "fresh")}
+    assert Sighting.from_txt(txt) == A
+    assert (A.members, A.pairing, A.fresh) == (1, None, False)
+
+
+@pytest.mark.parametrize("change", [{"pair": "0"}, {"pair": "70000"}, {"pair": "door"}, {"n": "many"}])
+def test_a_door_that_can_not_be_is_refused(change: dict[str, str]) -> None:
+    with pytest.raises(ValueError):
+        Sighting.from_txt(A.to_txt() | change)
+
+
+@given(st.integers(1, 2000), st.none() | st.integers(1, 65535), st.booleans())
+def test_who_can_be_asked_comes_over(members: int, port: int | None, fresh: bool) -> None:
+    said = evolve(A, members=members, pairing=port, fresh=fresh)
+    assert Sighting.from_txt(said.to_txt()) == said
+
+
 @given(st.integers(0, 60))
 def test_what_a_peer_says_of_itself_comes_over(addresses: int) -> None:
     said = evolve(A, addresses=tuple(Address(f"/ip4/10.0.0.{n}/tcp/4001") for n in range(addresses)))
@@ -81,6 +99,26 @@ def test_a_peer_that_moved_tells_its_new_addresses_and_sees_the_others_anew() ->
                 b.announce(moved)
                 assert await a_sees.receive() == moved
                 assert await b_sees.receive() == A
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_what_a_peer_says_anew_is_seen_without_another_look_at_the_network() -> None:
+    async def main() -> None:
+        seen_by_a, a_sees = trio.open_memory_channel[Sighting](10)
+        joined = evolve(B, cluster="desk", members=2)
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(20):
+                await nursery.start(Discovery(A, seen_by_a.send_nowait, service=SERVICE, interfaces=LOOPBACK).run)
+                b = Discovery(B, nobody, service=SERVICE, interfaces=LOOPBACK)
+                await nursery.start(b.run)
+                assert await a_sees.receive() == B
+                with mock.patch.object(
+                    discovery, "Zeroconf", side_effect=AssertionError("the network is opened again")
+                ):
+                    b.announce(joined)
+                    assert await a_sees.receive() == joined
             nursery.cancel_scope.cancel()
 
     trio.run(main)
