@@ -41,7 +41,7 @@ def members_table(members: tuple[Member, ...]) -> Table:
         add_row(
             table,
             Text.assemble((member.name, "bold" if member.is_me else ""), (" *" if member.is_leader else "", "cyan")),
-            state_text(member.state),
+            _state_and_road(member),
             member.machine,
             member.device,
             f"{format_size(member.memory_reserved)} of {format_size(member.memory_budget)}",
@@ -50,6 +50,12 @@ def members_table(members: tuple[Member, ...]) -> Table:
     table.caption = "* leads"
     table.caption_justify = "left"
     return table
+
+
+def _state_and_road(member: Member) -> Text:
+    _, _, rest = member.address.partition("/")[2].partition("/")
+    host = rest.partition("/")[0]
+    return Text.assemble(state_text(member.state), (f"\nover {host}" if host else "", "dim"))
 
 
 def ring_table(placement: Placement) -> RenderableType:

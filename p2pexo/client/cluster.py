@@ -36,6 +36,10 @@ class Member:
     """Where other nodes can dial it, as multiaddresses."""
     models: tuple[str, ...] = ()
     """Whose files it holds."""
+    address: str = ""
+    """The far end of the connection that the asked node has to it; empty for that node itself."""
+    protocol: int | None = None
+    """Which version of the nodes' protocol it speaks."""
 
 
 @frozen

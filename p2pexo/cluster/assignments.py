@@ -100,7 +100,8 @@ def neighbours(assignment: Assignment, cluster: Cluster, verify: Verify) -> Neig
     if previous is None or following is None:
         return None
     peer = placement.stages[following.rank].peer
-    proven = cluster.members[peer].proven if peer in cluster.members else ()
+    member = cluster.members.get(peer)
+    proven = (*member.proven, *filter(None, (member.address,))) if member else ()
     return Neighbours(
         epoch=placement.epoch,
         previous_certificate=previous.status.certificate,
@@ -116,7 +117,7 @@ def may_join(status: StageStatus, epoch: Epoch) -> bool:
 
 
 def proven_first(endpoints: Sequence[Endpoint], proven: Sequence[Address]) -> tuple[Endpoint, ...]:
-    """Hosts at which the overlay has dialled the peer with success come first; otherwise the owner's order is kept."""
+    """Hosts at which the overlay is connected to the peer come first; otherwise the owner's order is kept."""
     hosts = [address.split("/")[2] for address in proven if address.count("/") >= 2]
     return tuple(sorted(endpoints, key=lambda each: hosts.index(each.host) if each.host in hosts else len(hosts)))
 

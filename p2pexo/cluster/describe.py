@@ -54,6 +54,8 @@ def _member(cluster: Cluster, member: Member) -> MemberView:
         api_url=node.api_url,
         addresses=tuple(str(each) for each in member.addresses),
         models=models.held if models else (),
+        address=member.address or "",
+        protocol=member.protocol,
     )
 
 

@@ -22,6 +22,10 @@ class MemberView:
     api_url: str
     addresses: tuple[str, ...]
     models: tuple[str, ...]
+    address: str = ""
+    """The far end of the connection to it; empty for this node itself, and while there is none."""
+    protocol: int | None = None
+    """The version of the protocol that it speaks; None if it didn't say."""
 
 
 @frozen

@@ -5,8 +5,11 @@ from collections.abc import Callable
 import trio
 from attrs import frozen
 
+from networking.addresses import parse
 from networking.discovery import Sighting
+from networking.seldom_said import SAID_AGAIN_S
 from networking.ticket import Cluster
+from networking.transport import Address
 from p2pexo.engine.blas import Blas, BlasSource
 
 MAX_STRANGERS = 8
@@ -17,6 +20,9 @@ STRANGER_KEPT_S = 300.0
 """How long another cluster is spoken of after it was last seen. Raise it and those that are gone are spoken of for longer; lower
 it to less than two repeats of the discovery, and those that are there are forgotten."""
 
+TURNED_AWAY_KEPT_S = 2 * SAID_AGAIN_S
+"""How long somebody who dialled in vain is spoken of. Raise it and those that gave up are spoken of for longer."""
+
 
 @frozen
 class _Stranger:
@@ -24,11 +30,18 @@ class _Stranger:
     seen_at: float
 
 
+@frozen
+class _TurnedAway:
+    why: str
+    at: float
+
+
 class Notices:
     def __init__(self, cluster: Cluster, clock: Callable[[], float] = trio.current_time) -> None:
         self._cluster = cluster
         self._clock = clock
         self._strangers: dict[str, _Stranger] = {}
+        self._turned_away: dict[str, _TurnedAway] = {}
         self._blas: Blas | None = None
 
     def add_stranger(self, sighting: Sighting) -> None:
@@ -36,6 +49,13 @@ class Notices:
         self._forget_the_unseen()
         if sighting.fingerprint in self._strangers or len(self._strangers) < MAX_STRANGERS:
             self._strangers[sighting.fingerprint] = _Stranger(sighting, self._clock())
+
+    def add_turned_away(self, address: Address, why: str) -> None:
+        """Somebody of another cluster dialled this node."""
+        self._forget_the_unseen()
+        host = parse(address).host
+        if host in self._turned_away or len(self._turned_away) < MAX_STRANGERS:
+            self._turned_away[host] = _TurnedAway(why, self._clock())
 
     def add_blas(self, blas: Blas) -> None:
         self._blas = blas
@@ -49,10 +69,15 @@ class Notices:
             *(open_line if self._cluster.open else ()),
             *((self._blas.cost,) if self._blas and slow else ()),
             *strangers,
+            *(f"{host} dialled this node and was turned away: {each.why}" for host, each in self._turned_away.items()),
         )
 
     def _forget_the_unseen(self) -> None:
-        since = self._clock() - STRANGER_KEPT_S
+        now = self._clock()
+        since = now - STRANGER_KEPT_S
+        self._turned_away = {
+            host: each for host, each in self._turned_away.items() if now - each.at < TURNED_AWAY_KEPT_S
+        }
         self._strangers = {key: each for key, each in self._strangers.items() if each.seen_at > since}
 
 

@@ -68,7 +68,12 @@ class Node:
         self._api_url = ""
         self._blas: Blas | None = None
 
-        self._transport = Libp2pTransport(identity, cluster, [Address(each) for each in settings.listen_addresses])
+        self._transport = Libp2pTransport(
+            identity,
+            cluster,
+            [Address(each) for each in settings.listen_addresses],
+            turned_away=self._notices.add_turned_away,
+        )
         self._overlay = Overlay(
             self._transport,
             sign=identity.sign,

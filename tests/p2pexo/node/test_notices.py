@@ -2,8 +2,8 @@ from attrs import evolve
 
 from networking.discovery import REPEAT_INTERVAL, Sighting
 from networking.ticket import Cluster
-from networking.transport import PeerId
-from p2pexo.node.notices import MAX_STRANGERS, STRANGER_KEPT_S, Notices
+from networking.transport import Address, PeerId
+from p2pexo.node.notices import MAX_STRANGERS, STRANGER_KEPT_S, TURNED_AWAY_KEPT_S, Notices
 
 THEIRS = Sighting(PeerId("12D3KooWStranger"), (), "attic", "f", 1)
 
@@ -29,6 +29,17 @@ def test_a_cluster_that_is_gone_makes_room_for_another() -> None:
     notices.add_stranger(evolve(THEIRS, cluster="fair", fingerprint="g"))
     (line,) = notices.lines()
     assert "fair" in line
+
+
+def test_who_was_turned_away_is_spoken_of_for_a_while_and_only_so_many_are() -> None:
+    now = 0.0
+    notices = Notices(Cluster.new("desk"), lambda: now)
+    for number in range(100):
+        notices.add_turned_away(Address(f"/ip4/10.0.0.{number}/tcp/1"), "it has another secret")
+    assert len(notices.lines()) == MAX_STRANGERS
+    assert notices.lines()[0] == "10.0.0.0 dialled this node and was turned away: it has another secret"
+    now = TURNED_AWAY_KEPT_S
+    assert notices.lines() == ()
 
 
 def test_a_cluster_that_is_there_is_seen_again_in_time() -> None:
