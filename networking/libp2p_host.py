@@ -111,6 +111,18 @@ class Libp2pTransport:
         self._refuse_when_started("subscribe to a topic")
         self._topics.append(topic)
 
+    def move(self, cluster: Cluster) -> None:
+        """Make and take connections of this cluster from now on.
+
+        Those that stand go on, but for those with peers that ``allow`` no longer allows.
+        """
+        self._network_key, self._greeting = cluster.network_key, Greeting.of(cluster)
+        if self._host is not None:
+            swarm_of(self._host).psk = self._network_key
+        for connection in list(self._connections.values()):
+            if self._refusal(connection.peer) is not None:
+                connection.abort()
+
     async def run(
         self, listener: TransportListener, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -145,7 +157,7 @@ class Libp2pTransport:
     async def _serve(
         self, services: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        host = make_host(self._identity.seed, self._network_key, self._greeting, self._refusal, self._turn_away)
+        host = make_host(self._identity.seed, self._network_key, lambda: self._greeting, self._refusal, self._turn_away)
         swarm_of(host).register_notifee(ConnectionNotifee(self._connected, self._disconnected))
         for protocol in self._protocols:
             host.set_stream_handler(TProtocol(protocol), functools.partial(self._serve_stream, protocol))

@@ -49,8 +49,13 @@ WIRE = "cluster_wire"
 _MANY = 1_000_000
 
 
-def make_host(seed: bytes, network_key: str, greeting: Greeting, refusal: Refusal, turned_away: TurnedAway) -> IHost:
-    """A host that speaks TCP, noise and yamux within the private network, and nothing else."""
+def make_host(
+    seed: bytes, network_key: str, greeting: Callable[[], Greeting], refusal: Refusal, turned_away: TurnedAway
+) -> IHost:
+    """A host that speaks TCP, noise and yamux within the private network, and nothing else.
+
+    Its ``psk`` may be changed, and what ``greeting`` returns with it: new connections go by the new ones.
+    """
     key_pair = ed25519.create_new_key_pair(seed)
     host = new_host(
         key_pair=key_pair,
@@ -95,7 +100,7 @@ def wire_of(swarm_conn: SwarmConn) -> trio.SocketStream:
     return getattr(cast(Any, swarm_conn.muxed_conn).secured_conn, WIRE)
 
 
-def _guard(swarm: Swarm, greeting: Greeting, refusal: Refusal, turned_away: TurnedAway) -> None:
+def _guard(swarm: Swarm, greeting: Callable[[], Greeting], refusal: Refusal, turned_away: TurnedAway) -> None:
     """Ask about each peer at the first moment its id is certain, before libp2p registers anything of it."""
     security = swarm.upgrader.security_multistream
     handshakes = Handshakes()
@@ -104,14 +109,14 @@ def _guard(swarm: Swarm, greeting: Greeting, refusal: Refusal, turned_away: Turn
         wire = _innermost_stream(raw_conn)
         with handshakes.one_more():
             try:
-                await greet(wire, greeting)
+                await greet(wire, greeting())
             except (NoPeerError, StrangerError) as error:
                 turned_away(from_socket_name(wire.socket.getpeername()), error)
                 raise
             return await security.secure_inbound(raw_conn)
 
     async def secure_outbound(raw_conn: IRawConnection) -> ISecureConn:
-        await greet(_innermost_stream(raw_conn), greeting)
+        await greet(_innermost_stream(raw_conn), greeting())
         return await security.secure_outbound(raw_conn, cast(ID, None))  # noise takes None for anyone
 
     async def upgrade_security(raw_conn: IRawConnection, is_initiator: bool, peer_id: ID | None = None) -> ISecureConn:
