@@ -10,6 +10,7 @@ from attrs import define, evolve, field
 
 from p2pexo.api.backend import Generator
 from p2pexo.api.errors import internal_error
+from p2pexo.api.field_names import CHAT, FieldNames
 from p2pexo.api.lifetime import Lifetime
 from p2pexo.generation.errors import EngineError, ErrorReport, GenerationError, UnavailableError
 from p2pexo.generation.events import Delta, Event, Failed, Finished
@@ -99,17 +100,22 @@ class Answer:
                 return
 
 
-def start_answer(generator: Generator, request: Request, lifetime: Lifetime) -> Answer:
-    """Begin to generate in a task of the HTTP request, so that it is cancelled when the client goes away."""
-    return start_answers(generator, (request,), lifetime)
+def start_answer(generator: Generator, request: Request, lifetime: Lifetime, names: FieldNames = CHAT) -> Answer:
+    """Begin to generate in a task of the HTTP request, so that it is cancelled when the client goes away.
+
+    ``names``: what the dialect calls the field that a failure names.
+    """
+    return start_answers(generator, (request,), lifetime, names)
 
 
-def start_answers(generator: Generator, requests: Sequence[Request], lifetime: Lifetime) -> Answer:
+def start_answers(
+    generator: Generator, requests: Sequence[Request], lifetime: Lifetime, names: FieldNames = CHAT
+) -> Answer:
     """Begin to generate all ``requests`` at once, as the choices of one answer: the request says which one it is."""
     send, receive = trio.open_memory_channel[Event | None](BUFFERED_EVENTS)
     answer = Answer(receive, len(requests))
     for request in requests:
-        lifetime.nursery.start_soon(_pump, generator, request, lifetime.stopping, send.clone())
+        lifetime.nursery.start_soon(_pump, generator, request, names, lifetime.stopping, send.clone())
     lifetime.nursery.start_soon(_wake, answer, send)
     return answer
 
@@ -125,7 +131,11 @@ async def _wake(answer: Answer, events: trio.MemorySendChannel[Event | None]) ->
 
 
 async def _pump(
-    generator: Generator, request: Request, stopping: trio.Event, events: trio.MemorySendChannel[Event | None]
+    generator: Generator,
+    request: Request,
+    names: FieldNames,
+    stopping: trio.Event,
+    events: trio.MemorySendChannel[Event | None],
 ) -> None:
     ended = False
     failure = _UNFINISHED
@@ -133,9 +143,9 @@ async def _pump(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when, stopping, nursery.cancel_scope)
             try:
-                ended = await _forward(generator, request, events)
+                ended = await _forward(generator, request, names, events)
             except GenerationError as error:
-                failure = error.report()
+                failure = names.tell(error.report())
             except Exception:
                 log.exception("generation failed", request=request.id)
                 failure = internal_error().report()
@@ -144,11 +154,14 @@ async def _pump(
             await events.send(Failed(_STOPPING if stopping.is_set() else failure))
 
 
-async def _forward(generator: Generator, request: Request, events: trio.MemorySendChannel[Event | None]) -> bool:
+async def _forward(
+    generator: Generator, request: Request, names: FieldNames, events: trio.MemorySendChannel[Event | None]
+) -> bool:
     """Whether the answer came to its end."""
     async with generator.generate(request) as incoming:
         async for event in incoming:
-            await events.send(_of_choice(event, request.choice))
+            told = Failed(names.tell(event.error)) if isinstance(event, Failed) else _of_choice(event, request.choice)
+            await events.send(told)
             if is_last(event):
                 return True
     return False

@@ -11,6 +11,7 @@ from p2pexo.api.chat import read_chat
 from p2pexo.api.chat_whole import completion
 from p2pexo.api.chat_wire import ChatStream, Envelope
 from p2pexo.api.exchange import json_response, read_json
+from p2pexo.api.field_names import CHAT
 from p2pexo.api.lifetime import lifetime_of
 from p2pexo.api.streaming import stream
 
@@ -20,7 +21,7 @@ def add_chat_routes(app: Quart, generator: Generator, cluster: Cluster) -> None:
     async def chat_completions() -> Response:
         call = read_chat(await read_json(request), cluster.resolve_model, f"chatcmpl-{uuid4().hex}")
         envelope = Envelope(call.request.id, int(time.time()), call.request.model)
-        answer = start_answers(generator, call.requests, lifetime_of(request))
+        answer = start_answers(generator, call.requests, lifetime_of(request), CHAT)
         if call.stream:
             return await stream(answer, ChatStream(envelope, call.include_usage, call.choices))
         events = [event async for event in answer]

@@ -4,6 +4,7 @@ import orjson
 from attrs import frozen
 
 from p2pexo.api.fields import Fields
+from p2pexo.api.tool_names import check_names
 from p2pexo.generation.errors import InvalidRequestError, UnsupportedParameterError
 from p2pexo.generation.request import FormatKind, OutputFormat, Tool, ToolChoice, ToolMode
 
@@ -21,13 +22,13 @@ def read_toolbox(body: Fields) -> Toolbox:
 
     Raises InvalidRequestError: a tool without a name, or a choice that no tool can meet.
     """
-    tools = tuple(_tool(fields) for fields in body.children("tools"))
-    _check_names(tools)
+    functions = tuple(_function(fields) for fields in body.children("tools"))
+    check_names(functions)
+    tools = tuple(map(_tool, functions))
     return Toolbox(tools, _choice(body, tools))
 
 
-def _tool(fields: Fields) -> Tool:
-    function = _function(fields)
+def _tool(function: Fields) -> Tool:
     parameters = function.child("parameters") or Fields({})
     name = function.required_text("name")
     if not name:
@@ -44,15 +45,6 @@ def _function(fields: Fields) -> Fields:
     if function is None:
         raise fields.wrong("function", "an object with the name of a function")
     return function
-
-
-def _check_names(tools: tuple[Tool, ...]) -> None:
-    names: set[str] = set()
-    for index, tool in enumerate(tools):
-        if tool.name in names:
-            path = f"tools[{index}].function.name"
-            raise InvalidRequestError(f"{path}: another tool is named {tool.name!r} already", param=path)
-        names.add(tool.name)
 
 
 def _choice(body: Fields, tools: tuple[Tool, ...]) -> ToolChoice:

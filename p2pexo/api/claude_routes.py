@@ -10,6 +10,7 @@ from p2pexo.api.backend import Cluster, Generator
 from p2pexo.api.claude import ClaudeCall, read_count, read_message
 from p2pexo.api.claude_wire import ClaudeStream, Voice, message
 from p2pexo.api.exchange import json_response, read_json
+from p2pexo.api.field_names import CLAUDE
 from p2pexo.api.lifetime import lifetime_of
 from p2pexo.api.streaming import stream
 from p2pexo.generation.errors import EngineError, from_report
@@ -31,13 +32,13 @@ def add_claude_routes(app: Quart, generator: Generator, cluster: Cluster) -> Non
 
     async def answer(call: ClaudeCall) -> Response:
         voice = Voice(call.request.id, call.request.model, call.show_thinking)
-        answer = start_answer(generator, call.request, lifetime_of(request))
+        answer = start_answer(generator, call.request, lifetime_of(request), CLAUDE)
         if call.stream:
             return await stream(answer, ClaudeStream(voice))
         return json_response(message(voice, [event async for event in answer]))
 
     async def count(asked: Request) -> int:
-        async for event in start_answer(generator, asked, lifetime_of(request)):
+        async for event in start_answer(generator, asked, lifetime_of(request), CLAUDE):
             if isinstance(event, Finished):
                 return event.usage.prompt_tokens
             if isinstance(event, Failed):

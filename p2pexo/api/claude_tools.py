@@ -5,6 +5,7 @@ import re
 import orjson
 
 from p2pexo.api.fields import Fields, shown
+from p2pexo.api.tool_names import check_names
 from p2pexo.generation.errors import UnsupportedParameterError
 from p2pexo.generation.request import FormatKind, OutputFormat, Tool, ToolChoice, ToolMode
 
@@ -16,10 +17,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 def read_tools(body: Fields) -> tuple[Tool, ...]:
     """Raises InvalidRequestError, of which UnsupportedParameterError is for tools that are not the client's own."""
     tools = tuple(_tool(fields) for fields in body.children("tools"))
-    names = [tool.name for tool in tools]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise Fields({"name": name}, f"tools[{index}]").wrong("name", "a name that no other tool has")
+    check_names(body.children("tools"))
     return tools
 
 

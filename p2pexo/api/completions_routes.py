@@ -11,6 +11,7 @@ from p2pexo.api.chat_wire import Envelope
 from p2pexo.api.completions import read_completion
 from p2pexo.api.completions_wire import CompletionStream, whole_completion
 from p2pexo.api.exchange import json_response, read_json
+from p2pexo.api.field_names import COMPLETIONS
 from p2pexo.api.lifetime import lifetime_of
 from p2pexo.api.streaming import stream
 
@@ -20,7 +21,7 @@ def add_completions_routes(app: Quart, generator: Generator, cluster: Cluster) -
     async def completions() -> Response:
         call = read_completion(await read_json(request), cluster.resolve_model, f"cmpl-{uuid4().hex}")
         envelope = Envelope(call.id, int(time.time()), call.model)
-        answer = start_answers(generator, call.requests, lifetime_of(request))
+        answer = start_answers(generator, call.requests, lifetime_of(request), COMPLETIONS)
         if call.stream:
             return await stream(answer, CompletionStream(envelope, call.echoes, call.choices, call.include_usage))
         events = [event async for event in answer]

@@ -6,6 +6,7 @@ import orjson
 from attrs import define, evolve, field
 
 from p2pexo.api.fields import Fields
+from p2pexo.api.tool_names import check_names
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Message, Role, Tool, ToolCall
 from p2pexo.generation.text import Prompt
@@ -97,14 +98,20 @@ def _first(calls: Iterable[ToolCall]) -> ToolCall | None:
 
 
 def read_tools(body: Fields) -> tuple[Tool, ...]:
-    return tuple(_tool(fields) for fields in body.children("tools"))
+    functions = tuple(map(_function, body.children("tools")))
+    check_names(functions)
+    return tuple(map(_tool, functions))
 
 
-def _tool(fields: Fields) -> Tool:
+def _function(fields: Fields) -> Fields:
     fields.choice("type", "function", ("function",))
     function = fields.child("function")
     if function is None:
         raise fields.wrong("function", "an object with name and parameters")
+    return function
+
+
+def _tool(function: Fields) -> Tool:
     parameters = function.child("parameters") or Fields({})
     schema = orjson.dumps(parameters.values).decode()
     return Tool(function.required_text("name"), function.text("description", ""), schema)

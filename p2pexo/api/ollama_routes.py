@@ -12,6 +12,7 @@ from p2pexo.api.answers import start_answer
 from p2pexo.api.backend import Cluster, Generator
 from p2pexo.api.errors import RefusedError
 from p2pexo.api.exchange import json_response, read_json
+from p2pexo.api.field_names import OLLAMA_CHAT, OLLAMA_GENERATE, FieldNames
 from p2pexo.api.lifetime import lifetime_of
 from p2pexo.api.ollama import OllamaCall, Purpose, read_chat, read_generate
 from p2pexo.api.ollama_models import running, show, tags
@@ -77,29 +78,30 @@ class _Conversations:
 
     async def chat(self) -> Response:
         body = await read_json(request)
-        return await self._answer(read_chat(body, self._cluster.resolve_model, _new_id()), chat_shape)
+        return await self._answer(read_chat(body, self._cluster.resolve_model, _new_id()), chat_shape, OLLAMA_CHAT)
 
     async def generate(self) -> Response:
         body = await read_json(request)
-        return await self._answer(read_generate(body, self._cluster.resolve_model, _new_id()), generate_shape)
+        call = read_generate(body, self._cluster.resolve_model, _new_id())
+        return await self._answer(call, generate_shape, OLLAMA_GENERATE)
 
-    async def _answer(self, call: OllamaCall, shape: Shape) -> Response:
+    async def _answer(self, call: OllamaCall, shape: Shape, names: FieldNames) -> Response:
         voice = Voice(call.request.model, shape, time.monotonic_ns(), time.monotonic_ns, lambda: datetime.now(UTC))
         match call.purpose:
             case Purpose.LOAD:
-                await self._load(call.request)
+                await self._load(call.request, names)
                 return json_response(voice.line(Said(), done=True, done_reason="load"))
             case Purpose.UNLOAD:
                 await self._cluster.unload(call.request.model)
                 return json_response(voice.line(Said(), done=True, done_reason="unload"))
             case Purpose.ANSWER:
-                answer = start_answer(self._generator, call.request, lifetime_of(request))
+                answer = start_answer(self._generator, call.request, lifetime_of(request), names)
                 if call.stream:
                     return await stream(answer, OllamaStream(voice), MEDIA_TYPE)
                 return json_response(whole(voice, [event async for event in answer]))
 
-    async def _load(self, loading: Request) -> None:
-        async for event in start_answer(self._generator, loading, lifetime_of(request)):
+    async def _load(self, loading: Request, names: FieldNames) -> None:
+        async for event in start_answer(self._generator, loading, lifetime_of(request), names):
             if isinstance(event, Failed):
                 raise from_report(event.error)
 

@@ -11,6 +11,7 @@ from p2pexo.api.answers import Answer, start_answer
 from p2pexo.api.backend import Cluster, Generator, ResponseStore
 from p2pexo.api.errors import NOT_STORED, RefusedError
 from p2pexo.api.exchange import json_response, read_json
+from p2pexo.api.field_names import RESPONSES
 from p2pexo.api.fields import Fields, read_body
 from p2pexo.api.lifetime import lifetime_of
 from p2pexo.api.responses import Recalled, ResponsesCall, read_responses
@@ -28,7 +29,7 @@ def add_responses_routes(app: Quart, generator: Generator, cluster: Cluster, sto
         recalled = await recall(body, store)
         call = read_responses(body, cluster.resolve_model, store.new_id(), recalled)
         wire = ResponsesStream(call)
-        answer = start_answer(generator, call.request, lifetime_of(request))
+        answer = start_answer(generator, call.request, lifetime_of(request), RESPONSES)
         return await (stream(answer, wire) if call.stream else whole(answer, wire))
 
     async def stream(answer: Answer, wire: ResponsesStream) -> Response:

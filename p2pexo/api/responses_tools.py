@@ -4,6 +4,7 @@ import orjson
 from attrs import frozen
 
 from p2pexo.api.fields import Fields
+from p2pexo.api.tool_names import check_names
 from p2pexo.generation.errors import InvalidRequestError, UnsupportedParameterError
 from p2pexo.generation.request import FormatKind, OutputFormat, Tool, ToolChoice, ToolMode
 
@@ -34,6 +35,7 @@ class TextSettings:
 def read_toolbox(body: Fields) -> Toolbox:
     """Raises InvalidRequestError: a function without a name, or a choice that no tool can meet."""
     functions = tuple(tool for tool in body.children("tools") if tool.required_text("type") == FUNCTION)
+    check_names(functions)
     tools = tuple(_tool(each) for each in functions)
     repeated = tuple(_repeated_tool(each) for each in functions)
     parallel = body.boolean("parallel_tool_calls", True)

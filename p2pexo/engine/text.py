@@ -20,7 +20,7 @@ from p2pexo.engine.parsers.chat_format import ChatFormat
 from p2pexo.engine.parsers.parser import OutputParser
 from p2pexo.engine.template import ChatTemplate, read_template
 from p2pexo.engine.tokenizer_files import mark, read_end_tokens, read_settings, read_tokenizer
-from p2pexo.generation.errors import ContextLengthError
+from p2pexo.generation.errors import ContextLengthError, InvalidRequestError
 from p2pexo.generation.request import Request
 from p2pexo.models.directory import context_length, read_json
 
@@ -30,8 +30,15 @@ _PROMPT_END = 16
 
 class TextModel:
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate, *, end_tokens: frozenset[int], context_length: int
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        *,
+        end_tokens: frozenset[int],
+        context_length: int,
+        tokens: int,
     ) -> None:
+        """``tokens``: how many the model knows, which may be more than the tokenizer has names for."""
         self._tokenizer = tokenizer
         self._template = template
         self._controls = ControlTokens(tokenizer)
@@ -41,6 +48,7 @@ class TextModel:
         self._control_ids = frozenset(self._ids.values())
         self.end_tokens = end_tokens
         """Any of these ends an answer: whatever the tokenizer, the config or the generation config calls an end."""
+        self._tokens = tokens
         self.context_length = context_length
         """Tokens, prompt and answer together."""
 
@@ -56,6 +64,7 @@ class TextModel:
             ChatTemplate(read_template(directory, settings), **marks),
             end_tokens=read_end_tokens(directory, tokenizer),
             context_length=context_length(config),
+            tokens=int(config.get("vocab_size") or tokenizer.get_vocab_size()),
         )
 
     def prompt_tokens(self, request: Request) -> list[int]:
@@ -64,8 +73,10 @@ class TextModel:
         Control tokens that are typed inside a message or a tool are plain text; in a raw prompt, which has no chat
         format, they are what they are. Raises InvalidRequestError if the template is missing, broken, or refuses, and
         ContextLengthError for texts that are longer by far than the context: to count their tokens would take seconds.
+        A bias of a token that the model does not have is an InvalidRequestError, too.
         """
         self._check_characters(request)
+        self._check_biases(request)
         if request.raw_prompt is not None:
             return self._raw_tokens(str(request.raw_prompt))
         talk = conversation(request, self._format.family)
@@ -111,6 +122,12 @@ class TextModel:
                 f"holds {self.context_length}, prompt and answer together; shorten the messages",
                 param="messages",
             )
+
+    def _check_biases(self, request: Request) -> None:
+        beyond = [token for token, _ in request.sampling.logit_bias if token >= self._tokens]
+        if beyond:
+            message = f"this model has no token {beyond[0]}; its tokens are numbered from 0 to {self._tokens - 1}"
+            raise InvalidRequestError(message, param="logit_bias")
 
     @cached_property
     def _longest_token(self) -> int:

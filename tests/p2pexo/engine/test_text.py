@@ -8,7 +8,7 @@ import pytest
 
 from p2pexo.engine.text import TextModel
 from p2pexo.generation.errors import ContextLengthError, InvalidRequestError
-from p2pexo.generation.request import Message, Request, Role, Thinking, Tool, ToolCall, ToolChoice, ToolMode
+from p2pexo.generation.request import Message, Request, Role, Sampling, Thinking, Tool, ToolCall, ToolChoice, ToolMode
 from p2pexo.generation.text import Prompt
 from p2pexo.models.directory import ModelFilesError
 
@@ -261,3 +261,10 @@ def test_an_answer_begins_in_the_thought_that_the_prompt_opens(copy: Copy) -> No
         request = ask([user("q")], thinking=thinking)
         parser = model.parser(request, model.prompt_tokens(request))
         assert parser.feed("Hm").reasoning == reasoning
+
+
+def test_a_bias_of_a_token_that_the_model_does_not_have_is_refused_by_its_number(text: TextModel) -> None:
+    assert text.prompt_tokens(ask([user("Hi")], sampling=Sampling(logit_bias=((49151, 5.0),))))
+    with pytest.raises(InvalidRequestError, match="no token 49152") as caught:
+        text.prompt_tokens(ask([user("Hi")], sampling=Sampling(logit_bias=((0, 1.0), (49152, 5.0)))))
+    assert caught.value.param == "logit_bias"
