@@ -1,7 +1,5 @@
 """The HTTP application: routes, and what happens round each of them: access, forgiving paths, errors as JSON."""
 
-from uuid import uuid4
-
 import structlog
 from quart import Quart, Response, request
 from quart_trio import QuartTrio
@@ -21,6 +19,7 @@ from p2pexo.api.models_routes import add_models_routes
 from p2pexo.api.ollama_routes import add_ollama_routes
 from p2pexo.api.page import add_page
 from p2pexo.api.paths import forgive_paths
+from p2pexo.api.request_ids import add_request_ids, request_id
 from p2pexo.api.responses_memory import MemoryResponses
 from p2pexo.api.responses_routes import add_responses_routes
 from p2pexo.generation.errors import GenerationError
@@ -42,6 +41,7 @@ def create_app(
     app.config |= {"RESPONSE_TIMEOUT": None, "BODY_TIMEOUT": BODY_TIMEOUT_S, "MAX_CONTENT_LENGTH": None}
     app.asgi_app = forgive_paths(app.asgi_app)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     _add_guard(app, rules or AccessRules())
+    add_request_ids(app)
     _add_errors(app)
     metrics = Metrics()
     add_chat_routes(app, metrics.watch(generator, "chat"), cluster)
@@ -121,5 +121,5 @@ def _base_address() -> str:
 
 
 def _error_response(error: GenerationError | RefusedError) -> Response:
-    answer = answer_to(error, dialect_of(request.path), f"req_{uuid4().hex}")
+    answer = answer_to(error, dialect_of(request.path), request_id())
     return Response(answer.body, status=answer.status, headers=answer.headers, content_type="application/json")

@@ -12,6 +12,7 @@ from p2pexo.api.claude_wire import ClaudeStream, Voice, message
 from p2pexo.api.exchange import json_response, read_json
 from p2pexo.api.field_names import CLAUDE
 from p2pexo.api.lifetime import lifetime_of
+from p2pexo.api.request_ids import request_id
 from p2pexo.api.streaming import stream
 from p2pexo.generation.errors import EngineError, from_report
 from p2pexo.generation.events import Failed, Finished
@@ -31,7 +32,7 @@ def add_claude_routes(app: Quart, generator: Generator, cluster: Cluster) -> Non
         return json_response(orjson.dumps({"input_tokens": tokens}))
 
     async def answer(call: ClaudeCall) -> Response:
-        voice = Voice(call.request.id, call.request.model, call.show_thinking)
+        voice = Voice(call.request.id, call.request.model, call.show_thinking, request_id())
         answer = start_answer(generator, call.request, lifetime_of(request), CLAUDE)
         if call.stream:
             return await stream(answer, ClaudeStream(voice))

@@ -32,6 +32,8 @@ class Voice:
     id: str
     model: str
     show_thinking: bool = True
+    request_id: str = ""
+    """Of the HTTP request, as the header says it; a failure in a stream repeats it."""
 
     def message(self, content: list[dict[str, object]], end: Finished | None, usage: dict[str, object]) -> object:
         return {
@@ -93,7 +95,7 @@ class ClaudeStream:
                 end = _event("message_delta", delta=_stop(event), usage=_usage(event.usage))
                 return self._start(event.usage.prompt_tokens) + self._close() + end + _event("message_stop")
             case Failed(error):
-                return sse.event("error", orjson.dumps(claude_error(error, self.voice.id)))
+                return sse.event("error", orjson.dumps(claude_error(error, self.voice.request_id)))
             case _:
                 return b""
 

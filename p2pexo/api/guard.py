@@ -83,7 +83,7 @@ def cors_headers(rules: AccessRules, caller: Caller) -> dict[str, str]:
         return {}
     headers = {
         "access-control-allow-origin": caller.origin,
-        "access-control-expose-headers": "retry-after, request-id",
+        "access-control-expose-headers": "retry-after, request-id, x-request-id",
         "vary": "Origin",
     }
     return headers | _preflight_headers(caller) if caller.is_preflight else headers
