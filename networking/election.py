@@ -6,6 +6,8 @@ has the highest term. A joiner never starts an election. There is no quorum: bot
 While two claims coexist, the one with more members behind it counts, then the more senior one's, and only then the term: a
 machine that was alone may have claimed more often than a working cluster, and must not lead it, not even for a moment. The claim
 that counts is made anew with the highest term + 1, then the other is dropped. So terms only rise, and in the end the highest leads.
+Nobody follows a lower term than it has followed before: the other side is without a leader until then. Who has seen a higher term
+than that of the claim that counts says so, lest its maker never hears of it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from attrs import field, frozen
 
 from networking.transport import PeerId
-from networking.wire import Claim
+from networking.wire import MAX_COUNTER, Claim
 
 UNSEATED = 2**32
 """The seniority of a peer that has not joined yet: below everybody's."""
@@ -39,6 +41,8 @@ class Candidate:
     claim: Claim | None = None
     claim_version: int = 0
     """Of the fact that holds it."""
+    seen_term: int = 0
+    """A higher term than the leader's, which it has seen."""
 
 
 @frozen
@@ -92,6 +96,7 @@ class Election:
         self._memory: dict[PeerId, _Remembered] = {}
         self._vacant_since: float | None = None
         self._grown_since: float | None = None
+        self._followed_term = highest_term
         self.highest_term = highest_term
         """The highest term ever seen; it only rises."""
 
@@ -109,8 +114,24 @@ class Election:
         claims = sorted(self._memory.items(), key=lambda item: (item[1].claim.term, item[0]), reverse=True)
         return [each.claim.payload for _, each in claims if each.claim.payload]
 
+    def follow(self, roster: Iterable[Candidate]) -> Candidate | None:
+        """The member whose claim counts; None while it is lower than one that was followed before, and not yet made anew."""
+        leader = find_leader(roster)
+        if leader is None or leader.claim is None or leader.claim.term < self._followed_term:
+            return None
+        self._followed_term = leader.claim.term
+        return leader
+
+    def objection(self, roster: Iterable[Candidate]) -> int | None:
+        """The highest term seen, if the claim that counts is another's and below it."""
+        leader = find_leader(roster)
+        if leader is None or leader.claim is None or leader.peer == self._me or leader.claim.term >= self.highest_term:
+            return None
+        return self.highest_term
+
     def decide(self, now: float, roster: Sequence[Candidate], alive: int) -> Decision | None:
         """``roster`` is every live or suspect member, this peer included; ``alive`` how many of them are heard, this peer included."""
+        self.highest_term = max([self.highest_term, *(each.seen_term for each in roster)])
         mine = next((each for each in roster if each.peer == self._me and each.claim), None)
         rivals = [each for each in roster if each.claim and each.peer != self._me]
         if mine is None or mine.claim is None:
@@ -123,7 +144,13 @@ class Election:
         if rivals:
             self._grown_since = None
             return self._meet(mine, mine.claim, rivals)
+        if mine.claim.term < self.highest_term:
+            return MakeClaim(self._next_term, mine.claim.members)
         return self._count_newcomers(now, mine.claim, alive)
+
+    @property
+    def _next_term(self) -> int:
+        return min(self.highest_term + 1, MAX_COUNTER)
 
     def _fill_vacancy(self, now: float, roster: Sequence[Candidate], alive: int, *, vacant: bool) -> MakeClaim | None:
         if not vacant or self._most_senior(roster) != self._me:
@@ -134,7 +161,7 @@ class Election:
         if now - self._vacant_since < self._settings.settle_s:
             return None
         self._vacant_since = None
-        return MakeClaim(self.highest_term + 1, alive)
+        return MakeClaim(self._next_term, alive)
 
     def _most_senior(self, roster: Sequence[Candidate]) -> PeerId | None:
         able = [(each.seniority, each.peer) for each in roster if each.may_lead and each.seniority < UNSEATED]
@@ -148,7 +175,7 @@ class Election:
         met = {each.peer: each.claim_version for each in rivals}
         if met.items() <= claim.merged.items() and claim.term == self.highest_term:
             return None
-        return MakeClaim(self.highest_term + 1, claim.members, met)
+        return MakeClaim(self._next_term, claim.members, met)
 
     def _count_newcomers(self, now: float, mine: Claim, alive: int) -> CountMembers | None:
         """They count after a while: they may be the other side of a partition, with a claim of their own."""

@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from networking.actions import Action, Broadcast, Outbox, Save, SavedState
 from networking.conversation import Conversation
 from networking.documents import Documents, DocumentSettings, check_size
-from networking.election import CountMembers, DropClaim, Election, ElectionSettings, MakeClaim, find_leader
+from networking.election import Candidate, CountMembers, DropClaim, Election, ElectionSettings, MakeClaim
 from networking.links import Links, LinkSettings
 from networking.membership import Membership, MembershipSettings
 from networking.notices import Warnings
@@ -77,6 +77,7 @@ class Peer:
             self._warnings,
             gossip_takes_s=settings.gossip_takes_s,
         )
+        self._leader: Candidate | None = None
         self._member = MemberFact(may_lead=may_lead, protocol=PROTOCOL_VERSION)
         self._started_at: float | None = None
         self._left = False
@@ -90,7 +91,7 @@ class Peer:
         return self._beliefs.addresses
 
     def view(self) -> View:
-        return self._beliefs.snapshot(self._pending, self._warnings.texts)
+        return self._beliefs.snapshot(self._leader, self._pending, self._warnings.texts)
 
     # What happens from outside.
 
@@ -130,6 +131,7 @@ class Peer:
         self._outbox.changed |= self._warnings.expire(now)
         self._flush(now)
         self._lead(now)
+        self._object()
         self._beat(now)
         return self._done(now)
 
@@ -167,7 +169,7 @@ class Peer:
 
     def set_payload(self, now: float, payload: bytes) -> list[Action]:
         """Raises NotLeaderError and FactTooLargeError."""
-        leader = find_leader(self._beliefs.roster)
+        leader = self._leader
         if leader is None or leader.claim is None or leader.peer != self.me:
             raise NotLeaderError(f"{leader.peer if leader else 'nobody'} leads, not this node ({self.me})")
         if payload != leader.claim.payload:
@@ -214,6 +216,12 @@ class Peer:
                 seniority=max(self._saved.seniority, self._beliefs.highest_seniority),
             )
         )
+        self._leader = self._election.follow(self._beliefs.roster)
+
+    def _object(self) -> None:
+        seen_term = self._election.objection(self._beliefs.roster)
+        if seen_term is not None and seen_term > self._member.seen_term:
+            self._tell_of_me(evolve(self._member, seen_term=seen_term))
 
     def _claim(self, now: float, claim: Claim) -> None:
         self._write({CLAIM_KEY: encode_value(claim)})

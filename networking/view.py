@@ -6,7 +6,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from networking.documents import Documents
-from networking.election import UNSEATED, Candidate, find_leader
+from networking.election import UNSEATED, Candidate
 from networking.links import Links
 from networking.membership import Membership, MemberState
 from networking.remembered import Remembered
@@ -112,10 +112,9 @@ class Beliefs:
     def claim_of(self, peer: PeerId) -> Claim | None:
         return _lenient(decode_claim, self._documents.value(peer, CLAIM_KEY))
 
-    def snapshot(self, pending: Mapping[str, bytes], warnings: tuple[str, ...]) -> View:
-        """``pending``: own facts that are not out yet."""
+    def snapshot(self, leader: Candidate | None, pending: Mapping[str, bytes], warnings: tuple[str, ...]) -> View:
+        """``leader``: whom this peer follows; ``pending``: own facts that are not out yet."""
         roster = self.roster
-        leader = find_leader(roster)
         claim = leader.claim if leader else None
         states = self._membership.states
         members = [self._describe(each, states.get(each.peer, MemberState.ALIVE)) for each in roster]
@@ -141,7 +140,7 @@ class Beliefs:
         fact = self.member_fact(peer) or MemberFact()
         seniority = UNSEATED if fact.seniority is None else fact.seniority
         version = self._documents.version_of(peer, CLAIM_KEY)
-        return Candidate(peer, seniority, fact.may_lead, self.claim_of(peer), version)
+        return Candidate(peer, seniority, fact.may_lead, self.claim_of(peer), version, fact.seen_term)
 
     def _other_versions(self, roster: Sequence[Candidate]) -> list[str]:
         told = {each.peer: (self.member_fact(each.peer) or MemberFact()).protocol for each in roster}

@@ -169,6 +169,8 @@ class MemberFact:
     addresses: tuple[Address, ...] = field(default=(), converter=tuple)
     protocol: int | None = None
     """The version it speaks; None of those that didn't say so yet."""
+    seen_term: int = field(default=0, validator=_check_counter)
+    """A term that it has seen and that the leader has yet to outdo."""
 
 
 @frozen
