@@ -72,6 +72,7 @@ class SimulatedNode:
         self.state = MemoryState()
         self.lives = 0
         """How often it was started."""
+        self.is_leaving = False
 
     @property
     def overlay(self) -> Overlay:
@@ -90,6 +91,7 @@ class SimulatedNode:
         """Begin a new life; everybody running hears of the address, as by a discovery on the network."""
         cluster = self._cluster
         self.lives += 1
+        self.is_leaving = False
         self._transport = SimulatedTransport(cluster.network, self.peer, self.address)
         self._overlay = Overlay(
             self._transport,
@@ -121,6 +123,7 @@ class SimulatedNode:
         await self.start()
 
     async def leave(self) -> None:
+        self.is_leaving = True
         await self.overlay.leave()
         self.crash()
 
