@@ -10,8 +10,10 @@ from p2pexo.engine.parsers.chat_format import is_bound
 from p2pexo.engine.parsers.families import Family
 from p2pexo.engine.tool_guide import explained
 from p2pexo.engine.turns import in_turns
+from p2pexo.generation.content import parts
 from p2pexo.generation.errors import InvalidRequestError
-from p2pexo.generation.request import Message, Request, Thinking, Tool, ToolCall, ToolMode
+from p2pexo.generation.request import Message, PicturePart, Request, Thinking, Tool, ToolCall, ToolMode
+from p2pexo.generation.text import Prompt
 
 
 @frozen
@@ -46,11 +48,11 @@ class _Messages:
         self._ids: dict[str, str] = {}
 
     def show(self, message: Message) -> dict[str, Any]:
-        shown: dict[str, Any] = {"role": str(message.role), "content": str(message.content)}
+        shown: dict[str, Any] = {"role": str(message.role), "content": _content(message)}
         if message.reasoning:
-            shown["reasoning_content"] = str(message.reasoning)
+            shown["reasoning_content"] = message.reasoning
             if not message.content:  # gpt-oss has its own name for it, and refuses both together
-                shown["thinking"] = str(message.reasoning)
+                shown["thinking"] = message.reasoning
         if message.tool_calls:
             shown["tool_calls"] = [self._call(call) for call in message.tool_calls]
         if message.tool_call_id is not None:
@@ -63,6 +65,16 @@ class _Messages:
         id = self._family.call_id(call.id, call.name, len(self._ids))
         self._ids[call.id] = id
         return {"id": id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+
+
+def _content(message: Message) -> Prompt | list[dict[str, Any]]:
+    """With pictures, the list of parts that the templates of models that see expect. Texts keep their short ``repr``."""
+    if not message.pictures:
+        return message.content
+    return [
+        {"type": "image", "image": part.data} if isinstance(part, PicturePart) else {"type": "text", "text": part}
+        for part in parts(message)
+    ]
 
 
 class Arguments(dict[str, Any]):

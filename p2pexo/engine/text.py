@@ -72,9 +72,11 @@ class TextModel:
 
         Control tokens that are typed inside a message or a tool are plain text; in a raw prompt, which has no chat
         format, they are what they are. Raises InvalidRequestError if the template is missing, broken, or refuses, and
-        ContextLengthError for texts that are longer by far than the context: to count their tokens would take seconds.
-        A bias of a token that the model does not have is an InvalidRequestError, too.
+        for pictures, which no family here takes; ContextLengthError for texts that are longer by far than the context:
+        to count their tokens would take seconds. A bias of a token that the model does not have is an
+        InvalidRequestError, too.
         """
+        _check_pictures(request)
         self._check_characters(request)
         self._check_biases(request)
         if request.raw_prompt is not None:
@@ -133,6 +135,12 @@ class TextModel:
     def _longest_token(self) -> int:
         """Characters; bytes where the vocabulary is made of them, which are no fewer."""
         return max(map(len, self._tokenizer.get_vocab()))
+
+
+def _check_pictures(request: Request) -> None:
+    """Stands behind the HTTP face, which asks the model's card before it takes a picture."""
+    if any(message.pictures for message in request.messages):
+        raise InvalidRequestError("there are pictures in the messages, which this model can't see", param="messages")
 
 
 def _characters(request: Request) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
+from p2pexo.generation.content import Content, joined
 from p2pexo.generation.request import Message, Role, ToolCall
 
 GUIDE = """You have tools, which are functions that somebody runs for you. Each is described by one line of JSON:
@@ -33,12 +34,12 @@ def explained(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -
 
 def _talk(messages: Sequence[Message]) -> Iterator[Message]:
     """Results go into one message of the user with what the user says next: many templates want the roles to alternate."""
-    results: list[str] = []
+    results: list[Content] = []
     for message in messages:
         if message.role is Role.TOOL:
-            results.append(f"<tool_response>\n{message.content}\n</tool_response>")
+            results.append(_response(message))
         elif message.role is Role.USER and results:
-            yield Message(Role.USER, "\n".join([*results, message.content]))
+            yield from _told([*results, Content.of(message)])
             results = []
         elif message.role is not Role.SYSTEM:
             yield from _told(results)
@@ -47,9 +48,14 @@ def _talk(messages: Sequence[Message]) -> Iterator[Message]:
     yield from _told(results)
 
 
-def _told(results: Sequence[str]) -> Iterator[Message]:
-    if results:
-        yield Message(Role.USER, "\n".join(results))
+def _response(result: Message) -> Content:
+    return joined((Content("<tool_response>\n"), Content.of(result), Content("\n</tool_response>")))
+
+
+def _told(contents: Sequence[Content]) -> Iterator[Message]:
+    if contents:
+        content = joined(contents, "\n")
+        yield Message(Role.USER, content.text, pictures=content.pictures)
 
 
 def _with_calls(message: Message) -> Message:

@@ -7,6 +7,7 @@ answers a call of its own.
 
 from collections.abc import Iterable, Sequence
 
+from p2pexo.generation.content import Content, joined
 from p2pexo.generation.request import Message, Role
 from p2pexo.generation.text import Prompt
 
@@ -29,11 +30,13 @@ def in_turns(messages: Sequence[Message]) -> list[Message]:
 
 def _both(first: Message, second: Message) -> Message:
     thoughts = _paragraphs((first.reasoning, second.reasoning))
+    content = joined((Content.of(first), Content.of(second)), PARAGRAPH)
     return Message(
         first.role,
-        _paragraphs((first.content, second.content)),
+        content.text,
         first.tool_calls + second.tool_calls,
         reasoning=Prompt(thoughts) if thoughts else None,
+        pictures=content.pictures,
     )
 
 

@@ -10,6 +10,7 @@ from p2pexo.generation.request import (
     FormatKind,
     Message,
     OutputFormat,
+    PicturePart,
     Request,
     Role,
     Thinking,
@@ -153,3 +154,32 @@ def test_how_much_to_think_is_told_in_the_words_of_templates(changes: dict[str, 
 
 def test_gpt_oss_thinks_little_where_it_should_not_think() -> None:
     assert talk(to="harmony", thinking=Thinking.OFF).options["reasoning_effort"] == "low"
+
+
+PICTURE = PicturePart("image/png", "iVBORw0KGgo" * 1000, "f" * 64, position=1)
+SHOWN_PICTURE = {"type": "image", "image": PICTURE.data}
+
+
+def test_a_message_with_pictures_is_a_list_of_parts_in_order() -> None:
+    (shown,) = talk(Message(Role.USER, "a\n\nb", pictures=(PICTURE,))).messages
+    text, rest = {"type": "text", "text": "a"}, {"type": "text", "text": "\n\nb"}
+    assert shown == {"role": "user", "content": [text, SHOWN_PICTURE, rest]}
+
+
+def test_pictures_stay_with_turns_that_are_joined_and_with_results_that_become_text() -> None:
+    (turn,) = talk(Message(Role.USER, "x"), Message(Role.USER, "ab", pictures=(PICTURE,))).messages
+    assert [part.get("text") for part in turn["content"]] == ["x\n\na", None, "b"]
+    result = Message(Role.TOOL, "ab", tool_call_id="call_1", pictures=(PICTURE,))
+    *_, told = talk(QUESTION, CALLS, result, Message(Role.USER, "So?"), to=GENERIC.name).messages
+    before, picture, after = told["content"]
+    assert (before["text"], picture) == ("<tool_response>\na", SHOWN_PICTURE)
+    assert after["text"] == "b\n</tool_response>\nSo?"
+
+
+def test_messages_for_a_template_are_short_in_a_log_and_whole_in_json() -> None:
+    long = Message(Role.USER, "y" * 5_000_000, pictures=(PICTURE,))
+    thought = Message(Role.ASSISTANT, "y" * 5000, reasoning=Prompt("y" * 5000))
+    shown = talk(long, thought).messages
+    assert len(repr(shown)) < 1000
+    assert "Picture('iVBORw0KGg'…)" in repr(shown)
+    assert sum(len(part.get("text", "")) for part in json.loads(json.dumps(shown))[0]["content"]) == 5_000_000

@@ -8,7 +8,18 @@ import pytest
 
 from p2pexo.engine.text import TextModel
 from p2pexo.generation.errors import ContextLengthError, InvalidRequestError
-from p2pexo.generation.request import Message, Request, Role, Sampling, Thinking, Tool, ToolCall, ToolChoice, ToolMode
+from p2pexo.generation.request import (
+    Message,
+    PicturePart,
+    Request,
+    Role,
+    Sampling,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolMode,
+)
 from p2pexo.generation.text import Prompt
 from p2pexo.models.directory import ModelFilesError
 
@@ -268,3 +279,9 @@ def test_a_bias_of_a_token_that_the_model_does_not_have_is_refused_by_its_number
     with pytest.raises(InvalidRequestError, match="no token 49152") as caught:
         text.prompt_tokens(ask([user("Hi")], sampling=Sampling(logit_bias=((0, 1.0), (49152, 5.0)))))
     assert caught.value.param == "logit_bias"
+
+
+def test_pictures_are_refused_and_not_dropped(text: TextModel) -> None:
+    picture = PicturePart("image/png", "iVBORw0KGgo=", "f" * 64)
+    with pytest.raises(InvalidRequestError, match="can't see"):
+        text.prompt_tokens(ask([Message(Role.USER, "What is it?", pictures=(picture,))]))

@@ -23,7 +23,7 @@ def test_a_picture_is_a_stub_wherever_it_is_nested_and_whole_in_everything_else(
     assert len(repr([template_message])) < 300
     assert str(PART.data) == LONG
     assert json.loads(json.dumps(template_message))["content"][0]["image"] == LONG
-    assert PART == PicturePart("image/png", Picture(LONG), PictureHash("f" * 64))
+    assert PicturePart("image/png", Picture(LONG), PictureHash("f" * 64)) == PART
     assert len({PART, PicturePart("image/png", LONG, "f" * 64)}) == 1
 
 
