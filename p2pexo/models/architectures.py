@@ -15,6 +15,9 @@ ARCHITECTURES = {
 }
 """By ``model_type`` in config.json, the mlx-lm module with the model's code. The engine has a family for each module."""
 
+SEES_KEY = "p2pexo_sees"
+"""In config.json: says that a model takes pictures. No family of the engine does; the scripted engine, for tests, may."""
+
 
 def check_architecture(id: str, architecture: str) -> None:
     """Raises InvalidRequestError unless the engine can run such a model."""

@@ -26,3 +26,5 @@ class Card:
     description: str = ""
     source: str = ""
     """Where its files come from: ``embedded``, ``directory:PATH`` or ``hub``."""
+    sees: bool = False
+    """Whether it takes pictures. None of the families that the engine runs does."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from p2pexo.models.architectures import SEES_KEY
 from p2pexo.models.card import Card
 from p2pexo.models.directory import ModelFilesError, Tensor, context_length
 
@@ -42,6 +43,7 @@ def describe(
         dense_factor=_dense_factor(named, config.get("quantization") or {}),
         description=description,
         source=source,
+        sees=config.get(SEES_KEY) is True,
     )
 
 

@@ -9,6 +9,7 @@ Where a test needs an answer that means something, such as a call of a tool, a `
 
 import json
 import time
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ from p2pexo.engine.parsers.chat_format import ChatFormat
 from p2pexo.engine.parsers.families import GENERIC, THINKS
 from p2pexo.engine.parsers.parser import OutputParser
 from p2pexo.generation.codec import decode, encode
-from p2pexo.generation.request import Request
+from p2pexo.generation.content import parts
+from p2pexo.generation.request import PicturePart, Request
+from p2pexo.models.architectures import SEES_KEY
 from p2pexo.ring.engines import EngineKit
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz "
@@ -53,6 +56,8 @@ class Script:
     hidden_size: int = 4
     """Of uint64: a row has eight times as many bytes."""
     context_length: int = 512
+    sees: bool = False
+    """Whether it takes pictures; it sees of them what ``sight_of`` says."""
     load_s: float = 0.0
     batch_s: float = 0.0
     """What one layer takes for a batch, slept through."""
@@ -73,6 +78,7 @@ class Script:
             "hidden_size": self.hidden_size,
             "num_attention_heads": 1,
             "max_position_embeddings": self.context_length,
+            SEES_KEY: self.sees,
         }
         (directory / "script.json").write_bytes(encode(self))
         (directory / "config.json").write_text(json.dumps(config))
@@ -212,9 +218,10 @@ class ScriptedText:
         return frozenset({END_TOKEN})
 
     def prompt_tokens(self, request: Request) -> list[int]:
-        texts = (
-            [message.content for message in request.messages] if request.raw_prompt is None else [request.raw_prompt]
-        )
+        if request.raw_prompt is not None:
+            return tokens_of(request.raw_prompt)
+        pieces = (part for message in request.messages for part in parts(message))
+        texts = (sight_of(part) if isinstance(part, PicturePart) else part for part in pieces)
         return [token for text in texts for token in tokens_of(text)]
 
     def parser(self, request: Request, prompt_tokens: Sequence[int]) -> OutputParser:
@@ -228,6 +235,11 @@ class ScriptedText:
 
     def token_bytes(self, token: int) -> bytes:
         return b"<end>" if token == END_TOKEN else bytes([token])
+
+
+def sight_of(picture: PicturePart) -> str:
+    """What stands in a prompt for a picture: enough to tell it from any other."""
+    return f"[{picture.media_type}, {len(b64decode(picture.data))} bytes, {picture.hash!s}]"
 
 
 def tokens_of(text: str) -> list[int]:

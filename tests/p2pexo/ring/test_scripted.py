@@ -4,6 +4,7 @@ import pytest
 
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, SequenceFailure
 from p2pexo.engine.grammar import GrammarKind, GrammarSpec
+from p2pexo.generation.request import Message, PicturePart, Request, Role
 from p2pexo.models.store import Store
 from p2pexo.ring.scripted import END_TOKEN, Line, Script, ScriptedStage, load_stage, load_text, tokens_of
 
@@ -113,3 +114,17 @@ def test_a_script_makes_a_folder_that_can_be_placed(tmp_path: Path):
     card = next(card for card in store.cards() if card.id == "local/talker")
     assert (card.layers, card.context_length) == (SAYING.layers, SAYING.context_length)
     assert load_text(store.fetch(card)).script == SAYING
+    assert not card.sees
+
+
+def test_a_script_that_sees_says_so_and_tells_pictures_apart(tmp_path: Path):
+    folder = tmp_path / "seer"
+    folder.mkdir()
+    Script(sees=True).write(folder)
+    store = Store(tmp_path / "cache", (folder,))
+    card = next(card for card in store.cards() if card.id == "local/seer")
+    assert card.sees
+    picture = PicturePart("image/png", "iVBORw0KGgo=", "ab", position=1)
+    request = Request("r", card.id, (Message(Role.USER, "x?", pictures=(picture,)),))
+    text = load_text(store.fetch(card))
+    assert text.decode(text.prompt_tokens(request)) == "x[image/png, 8 bytes, ab]?"
