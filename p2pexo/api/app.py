@@ -19,6 +19,7 @@ from p2pexo.api.models_routes import add_models_routes
 from p2pexo.api.ollama_routes import add_ollama_routes
 from p2pexo.api.page import add_page
 from p2pexo.api.paths import forgive_paths
+from p2pexo.api.picture_fetching import Pictures
 from p2pexo.api.request_ids import add_request_ids, request_id
 from p2pexo.api.responses_memory import MemoryResponses
 from p2pexo.api.responses_routes import add_responses_routes
@@ -35,6 +36,7 @@ def create_app(
     cluster: Cluster,
     rules: AccessRules | None = None,
     responses: ResponseStore | None = None,
+    pictures: Pictures | None = None,
 ) -> Quart:
     """The application of one node; serve it with ``server.serve``. Without a store, responses are kept in memory."""
     app = QuartTrio("p2pexo.api", static_folder=None)
@@ -43,11 +45,11 @@ def create_app(
     _add_guard(app, rules or AccessRules())
     add_request_ids(app)
     _add_errors(app)
-    metrics = Metrics()
-    add_chat_routes(app, metrics.watch(generator, "chat"), cluster)
+    metrics, pictures = Metrics(), pictures or Pictures()
+    add_chat_routes(app, metrics.watch(generator, "chat"), cluster, pictures)
     add_completions_routes(app, metrics.watch(generator, "completions"), cluster)
-    add_responses_routes(app, metrics.watch(generator, "responses"), cluster, responses or MemoryResponses())
-    add_claude_routes(app, metrics.watch(generator, "claude"), cluster)
+    add_responses_routes(app, metrics.watch(generator, "responses"), cluster, responses or MemoryResponses(), pictures)
+    add_claude_routes(app, metrics.watch(generator, "claude"), cluster, pictures)
     add_ollama_routes(app, metrics.watch(generator, "ollama"), cluster)
     add_models_routes(app, cluster)
     add_cluster_routes(app, cluster)

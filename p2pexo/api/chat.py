@@ -101,11 +101,12 @@ def read_chat(body: Fields, resolve: Callable[[str], Card], request_id: str) -> 
     Raises InvalidRequestError (also UnsupportedParameterError) naming the field, ModelNotFoundError.
     """
     PARAMETERS.check(body)
+    card = resolve(body.text("model", ""))
     options = body.child("stream_options") or Fields({}, "stream_options")
     toolbox = read_toolbox(body)
     request = Request(
         id=request_id,
-        messages=read_messages(body),
+        messages=read_messages(body, sees=card.sees),
         sampling=read_sampling(body),
         max_tokens=_max_tokens(body),
         stop=read_stop(body),
@@ -114,7 +115,7 @@ def read_chat(body: Fields, resolve: Callable[[str], Card], request_id: str) -> 
         output_format=read_format(body),
         top_logprobs=_top_logprobs(body),
         thinking=_thinking(body),
-        model=resolve(body.text("model", "")).id,
+        model=card.id,
     )
     return ChatCall(request, body.boolean("stream"), options.boolean("include_usage"), read_choices(body))
 

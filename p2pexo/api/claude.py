@@ -93,12 +93,13 @@ def read_count(body: Fields, resolve: Callable[[str], Card], request_id: str) ->
 
 def _read(body: Fields, resolve: Callable[[str], Card], request_id: str, max_tokens: int) -> ClaudeCall:
     PARAMETERS.check(body)
+    card = resolve(body.text("model", ""))
     tools = read_tools(body)
     thinking = body.child("thinking") or Fields({"type": "disabled"}, "thinking")
     config = body.child("output_config") or Fields({}, "output_config")
     request = Request(
         id=request_id,
-        messages=read_messages(body),
+        messages=read_messages(body, sees=card.sees),
         sampling=_sampling(body),
         max_tokens=max_tokens,
         stop=_stop(body),
@@ -106,7 +107,7 @@ def _read(body: Fields, resolve: Callable[[str], Card], request_id: str, max_tok
         tool_choice=read_tool_choice(body, tools),
         output_format=read_output_format(config),
         thinking=_thinking(thinking, _effort(config)),
-        model=resolve(body.text("model", "")).id,
+        model=card.id,
     )
     show_thinking = thinking.choice("display", "summarized", ("summarized", "omitted")) == "summarized"
     return ClaudeCall(request, body.boolean("stream"), show_thinking)

@@ -3,6 +3,7 @@
 from uuid import uuid4
 
 import orjson
+from attrs import evolve
 from quart import Quart, Response, request
 
 from p2pexo.api.answers import start_answer
@@ -12,6 +13,7 @@ from p2pexo.api.claude_wire import ClaudeStream, Voice, message
 from p2pexo.api.exchange import json_response, read_json
 from p2pexo.api.field_names import CLAUDE
 from p2pexo.api.lifetime import lifetime_of
+from p2pexo.api.picture_fetching import Pictures
 from p2pexo.api.request_ids import request_id
 from p2pexo.api.streaming import stream
 from p2pexo.generation.errors import EngineError, from_report
@@ -19,17 +21,22 @@ from p2pexo.generation.events import Failed, Finished
 from p2pexo.generation.request import Request
 
 
-def add_claude_routes(app: Quart, generator: Generator, cluster: Cluster) -> None:
+def add_claude_routes(app: Quart, generator: Generator, cluster: Cluster, pictures: Pictures) -> None:
     @app.post("/v1/messages")
     async def messages() -> Response:
         body = await read_json(request)
-        return await answer(read_message(body, cluster.resolve_model, _new_id()))
+        call = read_message(body, cluster.resolve_model, _new_id())
+        return await answer(evolve(call, request=await with_pictures(call.request)))
 
     @app.post("/v1/messages/count_tokens")
     async def count_tokens() -> Response:
         body = await read_json(request)
-        tokens = await count(read_count(body, cluster.resolve_model, _new_id()))
+        tokens = await count(await with_pictures(read_count(body, cluster.resolve_model, _new_id())))
         return json_response(orjson.dumps({"input_tokens": tokens}))
+
+    async def with_pictures(asked: Request) -> Request:
+        """A picture that is gone must not end a long conversation: Claude's clients send each one again every time."""
+        return await pictures.fetched(asked, leave_out_lost=True)
 
     async def answer(call: ClaudeCall) -> Response:
         voice = Voice(call.request.id, call.request.model, call.show_thinking, request_id())

@@ -6,9 +6,10 @@ from enum import Enum, auto
 from attrs import frozen
 
 from p2pexo.api.fields import Fields, Range
-from p2pexo.api.ollama_messages import read_messages, read_tools, refuse_pictures
+from p2pexo.api.ollama_messages import read_messages, read_pictures, read_tools
 from p2pexo.api.ollama_options import read_format, read_keep_alive, read_options, read_thinking
 from p2pexo.api.parameters import Parameters
+from p2pexo.api.pictures import Sight
 from p2pexo.generation.request import Message, Request, Role, Tool
 from p2pexo.generation.text import Prompt
 from p2pexo.models.card import Card
@@ -56,34 +57,37 @@ Resolve = Callable[[str], Card]
 def read_chat(body: Fields, resolve: Resolve, request_id: str) -> OllamaCall:
     """Read the body of POST /api/chat. Raises InvalidRequestError naming the field, ModelNotFoundError."""
     CHAT.check(body)
-    return _call(body, resolve, request_id, read_messages(body), tools=read_tools(body))
+    card = resolve(body.text("model", ""))
+    read_pictures(body, Sight.of(card.sees, may_stand_here=False))
+    return _call(body, card, request_id, read_messages(body, sees=card.sees), tools=read_tools(body))
 
 
 def read_generate(body: Fields, resolve: Resolve, request_id: str) -> OllamaCall:
     """Read the body of POST /api/generate. Raises InvalidRequestError naming the field, ModelNotFoundError."""
     GENERATE.check(body)
-    prompt, system = body.text("prompt", ""), body.text("system", "")
-    if body.boolean("raw") and prompt:
+    card = resolve(body.text("model", ""))
+    prompt, system, is_raw = body.text("prompt", ""), body.text("system", ""), body.boolean("raw")
+    pictures = read_pictures(body, Sight.of(card.sees, may_stand_here=not is_raw))
+    if is_raw and prompt:
         if system:
             raise body.wrong("system", "nothing, as a raw prompt is used as it is")
-        return _call(body, resolve, request_id, (), raw_prompt=Prompt(prompt))
+        return _call(body, card, request_id, (), raw_prompt=Prompt(prompt))
     turns = (Message(Role.SYSTEM, system),) if system else ()
-    return _call(body, resolve, request_id, (*turns, Message(Role.USER, prompt)) if prompt else ())
+    asked = (*turns, Message(Role.USER, prompt, pictures=pictures)) if prompt or pictures else ()
+    return _call(body, card, request_id, asked)
 
 
 def _call(
     body: Fields,
-    resolve: Resolve,
+    card: Card,
     request_id: str,
     messages: tuple[Message, ...],
     *,
     tools: tuple[Tool, ...] = (),
     raw_prompt: Prompt | None = None,
 ) -> OllamaCall:
-    refuse_pictures(body)
     keep_alive, top_logprobs = read_keep_alive(body), _top_logprobs(body)
     output_format, thinking = read_format(body), read_thinking(body)
-    card = resolve(body.text("model", ""))
     options = read_options(body, card.context_length)
     stream = body.boolean("stream", default=True)
     if not messages and raw_prompt is None:

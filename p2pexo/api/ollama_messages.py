@@ -5,10 +5,11 @@ from collections.abc import Iterable
 import orjson
 from attrs import define, evolve, field
 
-from p2pexo.api.fields import Fields
+from p2pexo.api.fields import Fields, as_text
+from p2pexo.api.pictures import Sight, read_base64
 from p2pexo.api.tool_names import check_names
 from p2pexo.generation.errors import InvalidRequestError
-from p2pexo.generation.request import Message, Role, Tool, ToolCall
+from p2pexo.generation.request import Message, PicturePart, Role, Tool, ToolCall
 from p2pexo.generation.text import Prompt
 
 _ROLES = {
@@ -20,25 +21,30 @@ _ROLES = {
 }
 
 
-def read_messages(body: Fields) -> tuple[Message, ...]:
-    """The conversation; empty if there is none. Raises InvalidRequestError naming the message and field at fault."""
+def read_messages(body: Fields, *, sees: bool = False) -> tuple[Message, ...]:
+    """The conversation; empty if there is none. ``sees``: whether the model takes pictures.
+
+    Raises InvalidRequestError naming the message and field at fault.
+    """
     calls = _OpenCalls()
-    return tuple(calls.tie(_message(fields), _tool_name(fields)) for fields in body.children("messages"))
+    return tuple(calls.tie(_message(fields, sees), _tool_name(fields)) for fields in body.children("messages"))
 
 
-def refuse_pictures(fields: Fields) -> None:
-    """Whether as ``images`` of a message or of a prompt."""
-    if fields.items("images", lambda image, path: path):
+def read_pictures(fields: Fields, sight: Sight) -> tuple[PicturePart, ...]:
+    """The ``images`` of a message or of a prompt, in base64; they stand before its text."""
+    images = fields.items("images", lambda image, path: (image, path))
+    if images and sight is not Sight.OPEN:
         path = fields.name_of("images")
-        raise InvalidRequestError(f"{path}: this model can't see pictures", param=path)
+        raise InvalidRequestError(f"{path}: {sight.value}", param=path)
+    return tuple(read_base64(as_text(image, path), path) for image, path in images)
 
 
-def _message(fields: Fields) -> Message:
+def _message(fields: Fields, sees: bool) -> Message:
     role = _ROLES[fields.choice("role", "", _ROLES)]
-    refuse_pictures(fields)
+    pictures = read_pictures(fields, Sight.of(sees, role in (Role.USER, Role.TOOL)))
     calls = tuple(_tool_call(call) for call in fields.children("tool_calls")) if role is Role.ASSISTANT else ()
     content = fields.text("content", None)
-    if content is None and not calls:
+    if content is None and not calls and not pictures:
         raise fields.wrong("content", "a string")
     thinking = fields.text("thinking", "")
     return Message(
@@ -47,6 +53,7 @@ def _message(fields: Fields) -> Message:
         calls,
         fields.text("tool_call_id", None) if role is Role.TOOL else None,
         Prompt(thinking) if thinking and role is Role.ASSISTANT else None,
+        pictures,
     )
 
 

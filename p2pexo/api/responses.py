@@ -11,6 +11,7 @@ from attrs.converters import optional
 from p2pexo.api.chat import EFFORTS
 from p2pexo.api.fields import Fields, as_text
 from p2pexo.api.parameters import Parameters
+from p2pexo.api.pictures import Sight
 from p2pexo.api.responses_items import read_input
 from p2pexo.api.responses_tools import TextSettings, Toolbox, read_text_settings, read_toolbox
 from p2pexo.api.sampling import SAMPLING_FIELDS, TOKENS, TOP_LOGPROBS, read_sampling
@@ -116,10 +117,13 @@ class ResponsesCall:
     """A response as asked for: the request, and what its wire form and the store need beside it."""
 
     request: Request
-    conversation: tuple[Message, ...]
-    """All that was said so far, without the instructions."""
     asked: Asked
     stream: bool
+
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """All that was said so far, without the instructions."""
+        return self.request.messages[len(_instructions(self.asked)) :]
 
 
 def read_responses(
@@ -132,11 +136,11 @@ def read_responses(
     recalled = recalled or Recalled()
     PARAMETERS.check(body)
     asked = _asked(body)
-    conversation = (*recalled.conversation, *read_input(body, recalled.items))
-    instructions = () if asked.instructions is None else (Message(Role.SYSTEM, asked.instructions),)
+    card = resolve(body.text("model", ""))
+    said_before = _recalled_for(card, recalled)
     request = Request(
         id=response_id,
-        messages=(*instructions, *conversation),
+        messages=(*_instructions(asked), *said_before, *read_input(body, recalled.items, sees=card.sees)),
         sampling=asked.sampling,
         max_tokens=asked.max_output_tokens,
         tools=asked.toolbox.tools,
@@ -144,9 +148,23 @@ def read_responses(
         output_format=asked.text.format,
         top_logprobs=asked.top_logprobs if _wants_logprobs(body) else None,
         thinking=None if asked.effort is None else EFFORTS[asked.effort],
-        model=resolve(body.text("model", "")).id,
+        model=card.id,
     )
-    return ResponsesCall(request, conversation, asked, body.boolean("stream"))
+    return ResponsesCall(request, asked, body.boolean("stream"))
+
+
+def _instructions(asked: Asked) -> tuple[Message, ...]:
+    return () if asked.instructions is None else (Message(Role.SYSTEM, asked.instructions),)
+
+
+def _recalled_for(card: Card, recalled: Recalled) -> tuple[Message, ...]:
+    """Raises InvalidRequestError if the model can't see what an earlier one was shown."""
+    if not card.sees and any(message.pictures for message in recalled.conversation):
+        raise InvalidRequestError(
+            f"previous_response_id: there are pictures in that conversation, and {Sight.BLIND.value}",
+            param="previous_response_id",
+        )
+    return recalled.conversation
 
 
 def _asked(body: Fields) -> Asked:

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from attrs import define, field
 
 from p2pexo.api.fields import Fields, as_object
+from p2pexo.api.pictures import Sight, check_detail, read_picture
+from p2pexo.generation.content import Content, joined
 from p2pexo.generation.errors import InvalidRequestError
-from p2pexo.generation.request import Message, Role, ToolCall
+from p2pexo.generation.request import Message, PicturePart, Role, ToolCall
 from p2pexo.generation.text import Prompt
 
 ROLES = {
@@ -24,7 +26,6 @@ _TEXT_KEYS = {"input_text": "text", "output_text": "text", "text": "text", "refu
 """Kinds of content part that are text, and the field the text stands in."""
 
 _SENSES = {
-    "input_image": "this model can't see pictures",
     "input_audio": "this model can't hear audio",
     "input_file": "this model can't read files",
 }
@@ -32,8 +33,8 @@ _SENSES = {
 ITEM_TYPES = ("message", "function_call", "function_call_output", "reasoning", "item_reference")
 
 
-def read_input(body: Fields, items: Mapping[str, Fields]) -> tuple[Message, ...]:
-    """What ``input`` says. ``items`` are those that item references may name, by id.
+def read_input(body: Fields, items: Mapping[str, Fields], *, sees: bool = False) -> tuple[Message, ...]:
+    """What ``input`` says. ``items`` are those that item references may name, by id; ``sees``: whether the model takes pictures.
 
     Raises InvalidRequestError naming the item and field at fault.
     """
@@ -42,12 +43,12 @@ def read_input(body: Fields, items: Mapping[str, Fields]) -> tuple[Message, ...]
         return (Message(Role.USER, value),)
     if not isinstance(value, list) or not value:
         raise body.wrong("input", "a string or a list with at least one item")
-    return read_items(body.children("input"), items)
+    return read_items(body.children("input"), items, sees=sees)
 
 
-def read_items(items: Iterable[Fields], referable: Mapping[str, Fields]) -> tuple[Message, ...]:
+def read_items(items: Iterable[Fields], referable: Mapping[str, Fields], *, sees: bool = False) -> tuple[Message, ...]:
     """The messages that a list of items stands for."""
-    turns = _Turns()
+    turns = _Turns(sees)
     for item in items:
         turns.add(_resolved(item, referable))
     return turns.finished()
@@ -64,6 +65,7 @@ def references(body: Fields) -> tuple[str, ...]:
 class _Turns:
     """Joins the items of one turn of the assistant, in the order in which a model produces them."""
 
+    _sees: bool
     _messages: list[Message] = field(factory=list[Message])
     _reasoning: str = ""
     _text: str | None = None
@@ -72,28 +74,29 @@ class _Turns:
     def add(self, item: Fields) -> None:
         match _type_of(item):
             case "message":
-                self._add_message(ROLES[item.choice("role", "", ROLES)], _content(item, "content"))
+                role = ROLES[item.choice("role", "", ROLES)]
+                self._add_message(role, _content(item, "content", Sight.of(self._sees, role is Role.USER)))
             case "reasoning":
                 self._add_reasoning(_reasoning(item))
             case "function_call":
                 self._calls.append(_call(item))
             case _:
                 self._end_turn()
-                output, call_id = _content(item, "output"), item.required_text("call_id")
-                self._messages.append(Message(Role.TOOL, output, tool_call_id=call_id))
+                output, call_id = _content(item, "output", Sight.of(self._sees)), item.required_text("call_id")
+                self._messages.append(Message(Role.TOOL, output.text, tool_call_id=call_id, pictures=output.pictures))
 
     def finished(self) -> tuple[Message, ...]:
         self._end_turn()
         return tuple(self._messages)
 
-    def _add_message(self, role: Role, text: str) -> None:
+    def _add_message(self, role: Role, content: Content) -> None:
         if role is not Role.ASSISTANT:
             self._end_turn()
-            self._messages.append(Message(role, text))
+            self._messages.append(Message(role, content.text, pictures=content.pictures))
             return
         if self._text is not None or self._calls:
             self._end_turn()
-        self._text = text
+        self._text = content.text
 
     def _add_reasoning(self, text: str) -> None:
         if self._text is not None or self._calls:
@@ -130,33 +133,42 @@ def _resolved(item: Fields, referable: Mapping[str, Fields]) -> Fields:
     return referable[id]
 
 
-def _content(item: Fields, name: str) -> str:
-    """Text, or a list of text parts joined in order."""
+def _content(item: Fields, name: str, sight: Sight) -> Content:
+    """Text, or a list of parts in order."""
     value = item.get(name)
     if isinstance(value, str):
-        return value
+        return Content(value)
     if not isinstance(value, list):
-        raise item.wrong(name, "a string or a list of text parts")
-    return "".join(item.items(name, _part))
+        raise item.wrong(name, "a string or a list of parts")
+    return joined(item.items(name, lambda each, path: _part(as_object(each, path), sight)))
 
 
-def _part(value: object, path: str) -> str:
-    part = as_object(value, path)
+def _part(part: Fields, sight: Sight) -> Content:
     kind = part.required_text("type")
-    if kind not in _TEXT_KEYS:
-        raise InvalidRequestError(
-            f"{path}: a content part of type {kind!r} is not taken: {_SENSES.get(kind, 'only text parts are')}",
-            param=f"{path}.type",
-        )
-    return part.required_text(_TEXT_KEYS[kind])
+    if kind in _TEXT_KEYS:
+        return Content(part.required_text(_TEXT_KEYS[kind]))
+    if kind == "input_image" and sight is Sight.OPEN:
+        return Content(pictures=(_picture(part),))
+    reason = sight.value if kind == "input_image" else _SENSES.get(kind, "only text and input_image are")
+    raise InvalidRequestError(
+        f"{part.path}: a content part of type {kind!r} is not taken: {reason}", param=part.name_of("type")
+    )
+
+
+def _picture(part: Fields) -> PicturePart:
+    if part.text("file_id", None) is not None:
+        path = part.name_of("file_id")
+        raise InvalidRequestError(f"{path}: no files are kept here; send the picture as image_url", param=path)
+    check_detail(part)
+    return read_picture(part.required_text("image_url"), part.name_of("image_url"))
 
 
 def _reasoning(item: Fields) -> str:
     """The thoughts themselves where they are told, else their summary; what is encrypted can't be read here."""
-    return _joined(item, "content") or _joined(item, "summary")
+    return _paragraphs(item, "content") or _paragraphs(item, "summary")
 
 
-def _joined(item: Fields, name: str) -> str:
+def _paragraphs(item: Fields, name: str) -> str:
     return "\n\n".join(item.items(name, _text_of))
 
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import orjson
+from attrs import evolve
 from quart import Quart, Response, request
 
 from p2pexo.api import sse
@@ -14,6 +15,7 @@ from p2pexo.api.exchange import json_response, read_json
 from p2pexo.api.field_names import RESPONSES
 from p2pexo.api.fields import Fields, read_body
 from p2pexo.api.lifetime import lifetime_of
+from p2pexo.api.picture_fetching import Pictures
 from p2pexo.api.responses import Recalled, ResponsesCall, read_responses
 from p2pexo.api.responses_items import read_items, references
 from p2pexo.api.responses_output import response_id_of
@@ -22,12 +24,15 @@ from p2pexo.api.streaming import held_back, writes
 from p2pexo.serving.responses_store import StoredResponse
 
 
-def add_responses_routes(app: Quart, generator: Generator, cluster: Cluster, store: ResponseStore) -> None:
+def add_responses_routes(
+    app: Quart, generator: Generator, cluster: Cluster, store: ResponseStore, pictures: Pictures
+) -> None:
     @app.post("/v1/responses")
     async def create_response() -> Response:
         body = await read_json(request)
         recalled = await recall(body, store)
         call = read_responses(body, cluster.resolve_model, store.new_id(), recalled)
+        call = evolve(call, request=await pictures.fetched(call.request))
         wire = ResponsesStream(call)
         answer = start_answer(generator, call.request, lifetime_of(request), RESPONSES)
         return await (stream(answer, wire) if call.stream else whole(answer, wire))

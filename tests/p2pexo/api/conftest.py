@@ -12,6 +12,7 @@ from scripted_generator import Script, ScriptedGenerator
 
 from p2pexo.api.app import create_app
 from p2pexo.api.guard import AccessRules
+from p2pexo.api.picture_fetching import Pictures
 from p2pexo.api.server import serve
 from p2pexo.cluster.commands import PlaceCommand
 from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
@@ -70,6 +71,7 @@ def snapshot() -> ClusterSnapshot:
 
 @define
 class FakeCluster:
+    card: Card = CARD
     shown: ClusterSnapshot = field(factory=snapshot)
     placed: list[PlaceCommand] = field(factory=list)
     failure: GenerationError | None = None
@@ -77,11 +79,11 @@ class FakeCluster:
 
     def resolve_model(self, name: str) -> Card:
         if name.lower() in (CARD.id.lower(), "parrot-135m"):
-            return CARD
+            return self.card
         raise ModelNotFoundError(f"no model {name!r} here; known: {CARD.id}", param="model")
 
     def cards(self) -> tuple[Card, ...]:
-        return (CARD,)
+        return (self.card,)
 
     async def place(self, command: PlaceCommand) -> str:
         if self.failure is not None:
@@ -128,9 +130,15 @@ def start_node() -> Iterator[StartNode]:
     """Starts nodes in threads of their own; all are stopped, and their threads joined, at the end."""
     stops: list[Callable[[], None]] = []
 
-    def start(script: Script = parrot, rules: AccessRules | None = None, **options: Any) -> Node:
-        generator, cluster = ScriptedGenerator(script), FakeCluster()
-        url, stop = run_in_thread(lambda: create_app(generator, cluster, rules), **options)
+    def start(
+        script: Script = parrot,
+        rules: AccessRules | None = None,
+        sees: bool = False,
+        pictures: Pictures | None = None,
+        **options: Any,
+    ) -> Node:
+        generator, cluster = ScriptedGenerator(script), FakeCluster(evolve(CARD, sees=sees))
+        url, stop = run_in_thread(lambda: create_app(generator, cluster, rules, pictures=pictures), **options)
         stops.append(stop)
         return Node(url, generator, cluster, stop)
 
