@@ -22,7 +22,7 @@ from p2pexo.client.chat import (
     Usage,
 )
 from p2pexo.client.chat_body import ChatOptions
-from p2pexo.client.cluster import ClusterState, Member, Model, Placement, Stage
+from p2pexo.client.cluster import Asking, ClusterState, Member, Model, Newcomer, Placement, Stage
 from p2pexo.client.collector import Collector
 from p2pexo.client.errors import (
     AccessDeniedError,
@@ -51,6 +51,7 @@ from p2pexo.client.sync_client import Client
 __all__ = [
     "AccessDeniedError",
     "Answer",
+    "Asking",
     "AsyncClient",
     "BrokenStreamError",
     "ChatEvent",
@@ -72,6 +73,7 @@ __all__ = [
     "Message",
     "Model",
     "ModelNotFoundError",
+    "Newcomer",
     "NodeError",
     "NotFoundError",
     "Note",

@@ -98,6 +98,29 @@ class Placement:
 
 
 @frozen
+class Newcomer:
+    """A machine that waits to be let in."""
+
+    peer: str
+    name: str = ""
+    machine: str = ""
+    code: str = ""
+    """To be compared with the one that it shows itself."""
+    address: str = ""
+    """The IP address it asks from."""
+    at: str = ""
+    """The name of the member that it asked."""
+
+
+@frozen
+class Asking:
+    """The node that was asked waits to be let into another cluster."""
+
+    cluster: str = ""
+    code: str = ""
+
+
+@frozen
 class ClusterState:
     cluster: str = ""
     """The cluster's name."""
@@ -111,6 +134,11 @@ class ClusterState:
     placements: tuple[Placement, ...] = ()
     warnings: tuple[str, ...] = ()
     """Things a person should know: other clusters seen, versions that differ, a slow BLAS."""
+    newcomers: tuple[Newcomer, ...] = ()
+    """Machines that wait to be let in."""
+    asking: Asking | None = None
+    away: tuple[str, ...] = ()
+    """Peer ids of those that have been members, are not here now, and may come back without asking."""
 
     def placement(self, placement_id: str) -> Placement | None:
         return next((each for each in self.placements if each.id == placement_id), None)

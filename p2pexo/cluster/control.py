@@ -33,6 +33,11 @@ class Control:
         self._cluster_name = cluster_name
         self._open_cluster = open_cluster
         self._notices = notices
+        self._known: tuple[str, ...] = ()
+
+    def belong(self, cluster_name: str, *, open_cluster: bool, known: tuple[str, ...] = ()) -> None:
+        """The node is of this cluster now; ``known``: peers that have been in it."""
+        self._cluster_name, self._open_cluster, self._known = cluster_name, open_cluster, known
 
     def observe(self) -> Cluster:
         return observe(self._overlay.view)
@@ -71,7 +76,12 @@ class Control:
 
     def snapshot(self) -> ClusterSnapshot:
         snapshot = describe(self._overlay.view, cluster_name=self._cluster_name, open_cluster=self._open_cluster)
-        return evolve(snapshot, warnings=(*snapshot.warnings, *self._notices()))
+        here = {member.peer for member in snapshot.members}
+        return evolve(
+            snapshot,
+            warnings=(*snapshot.warnings, *self._notices()),
+            away=tuple(peer for peer in self._known if peer not in here),
+        )
 
     async def snapshots(self) -> AsyncIterator[ClusterSnapshot]:
         """The present one, then one after each change that shows in it."""

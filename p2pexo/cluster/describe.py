@@ -1,11 +1,18 @@
 """The cluster as one picture for people and programs, made from the view."""
 
 from networking.view import Member, View
-from p2pexo.cluster.facts import NodeFacts, StageFact
+from p2pexo.cluster.facts import PAIRING_KEY, NodeFacts, PairingFact, StageFact
 from p2pexo.cluster.faults import link_troubles
-from p2pexo.cluster.observed import Cluster, observe
+from p2pexo.cluster.observed import Cluster, observe, read
 from p2pexo.cluster.placements import known_placements
-from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
+from p2pexo.cluster.snapshot import (
+    AskingView,
+    ClusterSnapshot,
+    MemberView,
+    NewcomerView,
+    PlacementView,
+    StageView,
+)
 from p2pexo.ring.plan import Placement
 from p2pexo.ring.stage import StagePhase
 
@@ -14,6 +21,8 @@ _UNKNOWN = NodeFacts("", "", "", "", 0, 0, 0, "", ())
 
 def describe(view: View, *, cluster_name: str, open_cluster: bool) -> ClusterSnapshot:
     cluster = observe(view)
+    pairing = _pairing(view)
+    asking = pairing[cluster.me].asking if cluster.me in pairing else None
     failed = [(each.failed, each.reason) for each in cluster.placements.deletions if each.failed is not None]
     return ClusterSnapshot(
         cluster=cluster_name,
@@ -31,7 +40,20 @@ def describe(view: View, *, cluster_name: str, open_cluster: bool) -> ClusterSna
             *(_placement(cluster, placement, failed=reason) for placement, reason in failed),
         ),
         warnings=(*view.warnings, *_warnings(cluster)),
+        newcomers=tuple(
+            NewcomerView(each.peer, each.name, each.machine, each.code, each.address, cluster.name_of(peer))
+            for peer, fact in sorted(pairing.items())
+            for each in fact.waiting
+        ),
+        asking=AskingView(asking.cluster, asking.code) if asking else None,
     )
+
+
+def _pairing(view: View) -> dict[str, PairingFact]:
+    """Who waits at whom, by the member that tells of it."""
+    told = ((member.peer, view.facts.get(member.peer, {}).get(PAIRING_KEY)) for member in view.members)
+    facts = ((str(peer), read(value, PairingFact)) for peer, value in told if value is not None)
+    return {peer: fact for peer, fact in facts if fact is not None}
 
 
 def _member(cluster: Cluster, member: Member) -> MemberView:

@@ -8,6 +8,8 @@ from p2pexo.ring.stage import StageStatus, shorten
 
 NODE_KEY = "node"
 MODELS_KEY = "models"
+PAIRING_KEY = "pairing"
+CHARTER_KEY = "charter"
 STAYS_KEY = "stays"
 STAGE_KEY_PREFIX = "stage/"
 """Followed by ``<placement id>/<rank>``."""
@@ -73,6 +75,45 @@ class StaysFact:
 
 
 @frozen
+class Newcomer:
+    """A machine that waits to be let in by the node that tells of it. Only its peer id is proven."""
+
+    peer: str
+    name: str
+    machine: str
+    code: str
+    """What both machines show, if nobody stands between them."""
+    address: str
+    """The IP address it asks from."""
+
+
+@frozen
+class Asking:
+    """The node that tells of it waits to be let into another cluster."""
+
+    cluster: str
+    code: str
+
+
+@frozen
+class PairingFact:
+    """Who waits for whom, as one node sees it."""
+
+    waiting: tuple[Newcomer, ...] = field(default=(), converter=tuple)
+    asking: Asking | None = None
+
+
+@frozen
+class CharterFact:
+    """Which secret a node goes by, and whom it lets in no more."""
+
+    number: int
+    """How often the secret has been changed; of two, the higher counts."""
+    fingerprint: str
+    removed: tuple[str, ...] = field(default=(), converter=tuple)
+
+
+@frozen
 class Deletion:
     """A placement that somebody ended. Kept for an hour, so that no worker's report brings it back."""
 
@@ -124,14 +165,20 @@ def stage_key(placement_id: str, rank: int) -> str:
 
 
 __all__ = [
+    "CHARTER_KEY",
     "MODELS_KEY",
     "NODE_KEY",
+    "PAIRING_KEY",
     "STAGE_KEY_PREFIX",
     "STAYS_KEY",
+    "Asking",
+    "CharterFact",
     "Deletion",
     "Epoch",
     "ModelsFact",
+    "Newcomer",
     "NodeFacts",
+    "PairingFact",
     "Placements",
     "StageFact",
     "StayFact",

@@ -64,6 +64,28 @@ class PlacementView:
 
 
 @frozen
+class NewcomerView:
+    """A machine that waits to be let in."""
+
+    peer: str
+    name: str
+    machine: str
+    code: str
+    """To be compared with the one that it shows itself."""
+    address: str
+    at: str
+    """The name of the member that it asked."""
+
+
+@frozen
+class AskingView:
+    """The node that was asked waits to be let into another cluster."""
+
+    cluster: str
+    code: str
+
+
+@frozen
 class ClusterSnapshot:
     cluster: str
     """The cluster's name."""
@@ -76,3 +98,7 @@ class ClusterSnapshot:
     placements: tuple[PlacementView, ...]
     warnings: tuple[str, ...] = ()
     """Things a person should know: other clusters seen, versions that differ, a slow BLAS."""
+    newcomers: tuple[NewcomerView, ...] = ()
+    asking: AskingView | None = None
+    away: tuple[str, ...] = ()
+    """Peer ids of those that have been members, are not here now, and may come back without asking."""

@@ -14,6 +14,8 @@ from p2pexo.cluster import snapshot
         (snapshot.MemberView, client.Member),
         (snapshot.PlacementView, client.Placement),
         (snapshot.StageView, client.Stage),
+        (snapshot.NewcomerView, client.Newcomer),
+        (snapshot.AskingView, client.Asking),
     ],
 )
 def test_nothing_that_a_node_tells_is_lost(told: type[attrs.AttrsInstance], heard: type[attrs.AttrsInstance]) -> None:

@@ -4,8 +4,21 @@ from networking.membership import MemberState
 from networking.transport import Address, PeerId
 from networking.view import Member, View
 from p2pexo.cluster.describe import describe, state_of
-from p2pexo.cluster.facts import NODE_KEY, Deletion, NodeFacts, Placements, StageFact, Trouble, stage_key
+from p2pexo.cluster.facts import (
+    NODE_KEY,
+    PAIRING_KEY,
+    Asking,
+    Deletion,
+    Newcomer,
+    NodeFacts,
+    PairingFact,
+    Placements,
+    StageFact,
+    Trouble,
+    stage_key,
+)
 from p2pexo.cluster.observed import observe
+from p2pexo.cluster.snapshot import AskingView, NewcomerView
 from p2pexo.generation.codec import encode
 from p2pexo.ring.stage import StagePhase
 
@@ -101,3 +114,15 @@ def test_the_state_of_a_placement_is_that_of_its_worst_stage(scene) -> None:
     assert state(ready, live="a")[0] == "broken"
     troubled = Placements([placement], troubles=[Trouble("p1", "too small")])
     assert state(ready, live="a", placements=troubled) == ("broken", "too small")
+
+
+def test_who_waits_anywhere_is_shown_by_all_and_whom_one_asks_only_by_itself() -> None:
+    newcomer = Newcomer("peer-anna", "anna", "Apple M3", "042 917", "10.0.0.7")
+    seen = view({"a": NODE, "b": evolve(NODE, name="studio")})
+    facts = {**seen.facts, PeerId("b"): {**seen.facts[PeerId("b")]}}
+    facts[PeerId("b")] = {**facts[PeerId("b")], PAIRING_KEY: encode(PairingFact((newcomer,), Asking("attic", "1")))}
+    snapshot = describe(evolve(seen, facts=facts), cluster_name="d", open_cluster=False)
+    assert snapshot.newcomers == (NewcomerView("peer-anna", "anna", "Apple M3", "042 917", "10.0.0.7", "studio"),)
+    assert snapshot.asking is None
+    own = describe(evolve(seen, me=PeerId("b"), facts=facts), cluster_name="d", open_cluster=False)
+    assert own.asking == AskingView("attic", "1")
