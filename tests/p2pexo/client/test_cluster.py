@@ -19,4 +19,5 @@ from p2pexo.cluster import snapshot
     ],
 )
 def test_nothing_that_a_node_tells_is_lost(told: type[attrs.AttrsInstance], heard: type[attrs.AttrsInstance]) -> None:
-    assert [each.name for each in attrs.fields(heard)] == [each.name for each in attrs.fields(told)]
+    lacking = {each.name for each in attrs.fields(told)} - {each.name for each in attrs.fields(heard)}
+    assert not lacking, f"give {heard.__name__} in p2pexo/client/cluster.py what {told.__name__} has: {lacking}"
