@@ -74,5 +74,6 @@ def test_a_room_imports_only_from_floors_below(path: Path) -> None:
 
 
 def test_every_room_of_the_product_has_a_floor() -> None:
-    rooms = {entry.name.removesuffix(".py") for entry in (ROOT / "p2pexo").iterdir() if not entry.name.startswith("_")}
+    entries = [entry for entry in (ROOT / "p2pexo").iterdir() if entry.is_dir() or entry.suffix == ".py"]
+    rooms = {entry.name.removesuffix(".py") for entry in entries if not entry.name.startswith("_")}
     assert rooms - {"dashboard", "client"} <= set(FLOORS)
