@@ -115,6 +115,7 @@ def start_answers(
     send, receive = trio.open_memory_channel[Event | None](BUFFERED_EVENTS)
     answer = Answer(receive, len(requests))
     for request in requests:
+        log.debug("a request goes to its ring", request=request)
         lifetime.nursery.start_soon(_pump, generator, request, names, lifetime.stopping, send.clone())
     lifetime.nursery.start_soon(_wake, answer, send)
     return answer

@@ -36,7 +36,7 @@ def show(card: Card, modified_at: str) -> dict[str, object]:
             f"{architecture}.embedding_length": card.hidden_size,
             f"{architecture}.block_count": card.layers,
         },
-        "capabilities": CAPABILITIES,
+        "capabilities": (*CAPABILITIES, "vision") if card.sees else CAPABILITIES,
         "modified_at": modified_at,
     }
 
