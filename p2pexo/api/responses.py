@@ -12,7 +12,9 @@ from p2pexo.api.chat import EFFORTS
 from p2pexo.api.fields import Fields, as_text
 from p2pexo.api.parameters import Parameters
 from p2pexo.api.pictures import Sight
+from p2pexo.api.responses_input import input_items
 from p2pexo.api.responses_items import read_input
+from p2pexo.api.responses_output import Item
 from p2pexo.api.responses_tools import TextSettings, Toolbox, read_text_settings, read_toolbox
 from p2pexo.api.sampling import SAMPLING_FIELDS, TOKENS, TOP_LOGPROBS, read_sampling
 from p2pexo.generation.errors import InvalidRequestError
@@ -91,6 +93,8 @@ class Recalled:
     """Inputs and outputs up to the previous response; its instructions are not among them."""
     items: Mapping[str, Fields] = field(factory=dict[str, Fields])
     """Output items of earlier responses, by id."""
+    before: tuple[Item, ...] = field(default=(), repr=False)
+    """All items up to the previous response, its output among them."""
 
 
 @frozen
@@ -119,6 +123,8 @@ class ResponsesCall:
     request: Request
     asked: Asked
     stream: bool
+    input_items: tuple[Item, ...] = field(default=(), repr=False)
+    """All that it answers, as clients read it back."""
 
     @property
     def conversation(self) -> tuple[Message, ...]:
@@ -150,7 +156,8 @@ def read_responses(
         thinking=None if asked.effort is None else EFFORTS[asked.effort],
         model=card.id,
     )
-    return ResponsesCall(request, asked, body.boolean("stream"))
+    items = (*recalled.before, *input_items(body, recalled.items, response_id))
+    return ResponsesCall(request, asked, body.boolean("stream"), items)
 
 
 def _instructions(asked: Asked) -> tuple[Message, ...]:

@@ -20,7 +20,7 @@ Item = dict[str, object]
 RESPONSE_PREFIX = "resp_"
 
 
-class _OpenItem(Protocol):
+class OpenItem(Protocol):
     """An item that still grows."""
 
     def opening(self) -> list[WireEvent]: ...
@@ -29,7 +29,7 @@ class _OpenItem(Protocol):
 
 
 @define
-class _Place:
+class Place:
     """Where an item stands: what all of its events repeat."""
 
     id: str
@@ -40,8 +40,8 @@ class _Place:
 
 
 @define
-class _Reasoning:
-    place: _Place
+class ReasoningItem:
+    place: Place
     text: str = ""
 
     def add(self, piece: str) -> WireEvent:
@@ -66,8 +66,8 @@ class _Reasoning:
 
 
 @define
-class _Text:
-    place: _Place
+class TextItem:
+    place: Place
     text: str = ""
     logprobs: list[Item] = field(factory=list[Item])
     is_opening: bool = True
@@ -97,8 +97,8 @@ class _Text:
 
 
 @define
-class _Call:
-    place: _Place
+class CallItem:
+    place: Place
     call_id: str
     name: str
     arguments: str = ""
@@ -130,7 +130,7 @@ class Output:
 
     response_id: str
     _done: list[Item] = field(factory=list[Item], init=False)
-    _open: _OpenItem | None = field(default=None, init=False)
+    _open: OpenItem | None = field(default=None, init=False)
     _held: HeldLogprobs = field(factory=HeldLogprobs, init=False)
 
     def add(self, delta: Delta) -> Iterator[WireEvent]:
@@ -146,8 +146,8 @@ class Output:
     def end(self, end: Finished) -> Iterator[WireEvent]:
         """Close what is open, ``incomplete`` if the answer was cut. An answer without anything is an empty message."""
         if self._open is None and not self._done:
-            yield from self._begin(_Text(self._place("msg")))
-        if isinstance(self._open, _Text):
+            yield from self._begin(TextItem(self._place("msg")))
+        if isinstance(self._open, TextItem):
             self._open.logprobs += map(_logprob, self._held.at_end(end))
         yield from self._close("incomplete" if end.reason is FinishReason.LENGTH else "completed")
 
@@ -156,31 +156,31 @@ class Output:
         return [*self._done, self._open.item("incomplete")] if self._open else list(self._done)
 
     def _add_reasoning(self, piece: str) -> Iterator[WireEvent]:
-        if not isinstance(self._open, _Reasoning):
+        if not isinstance(self._open, ReasoningItem):
             yield from self._close()
-            yield from self._begin(reasoning := _Reasoning(self._place("rs")))
+            yield from self._begin(reasoning := ReasoningItem(self._place("rs")))
         else:
             reasoning = self._open
         yield reasoning.add(piece)
 
     def _add_text(self, piece: str, logprobs: list[Item]) -> Iterator[WireEvent]:
-        if not isinstance(self._open, _Text):
+        if not isinstance(self._open, TextItem):
             yield from self._close()
-            yield from self._begin(text := _Text(self._place("msg")))
+            yield from self._begin(text := TextItem(self._place("msg")))
         else:
             text = self._open
         yield text.add(piece, logprobs)
 
     def _add_call(self, piece: ToolCallDelta) -> Iterator[WireEvent]:
-        if piece.id or not isinstance(self._open, _Call):
+        if piece.id or not isinstance(self._open, CallItem):
             yield from self._close()
-            yield from self._begin(call := _Call(self._place("fc"), piece.id, piece.name))
+            yield from self._begin(call := CallItem(self._place("fc"), piece.id, piece.name))
         else:
             call = self._open
         if piece.arguments:
             yield call.add(piece.arguments)
 
-    def _begin(self, item: _OpenItem) -> Iterator[WireEvent]:
+    def _begin(self, item: OpenItem) -> Iterator[WireEvent]:
         self._open = item
         yield self._item_event("added", item.item("in_progress"))
         yield from item.opening()
@@ -194,11 +194,16 @@ class Output:
         self._done.append(item)
 
     def _item_event(self, kind: str, item: Item) -> WireEvent:
-        return {"type": f"response.output_item.{kind}", "output_index": len(self._done), "item": item}
+        return item_event(kind, len(self._done), item)
 
-    def _place(self, kind: str) -> _Place:
+    def _place(self, kind: str) -> Place:
         name = self.response_id.removeprefix(RESPONSE_PREFIX)
-        return _Place(f"{kind}_{name}_{len(self._done)}", len(self._done))
+        return Place(f"{kind}_{name}_{len(self._done)}", len(self._done))
+
+
+def item_event(kind: str, index: int, item: Item) -> WireEvent:
+    """``kind``: ``added`` or ``done``."""
+    return {"type": f"response.output_item.{kind}", "output_index": index, "item": item}
 
 
 def _logprob(token: TokenLogprobs) -> Item:

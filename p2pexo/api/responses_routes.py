@@ -17,8 +17,10 @@ from p2pexo.api.fields import Fields, read_body
 from p2pexo.api.lifetime import lifetime_of
 from p2pexo.api.picture_fetching import Pictures
 from p2pexo.api.responses import Recalled, ResponsesCall, read_responses
+from p2pexo.api.responses_input import page, read_page_query, read_show_query
 from p2pexo.api.responses_items import read_items, references
 from p2pexo.api.responses_output import response_id_of
+from p2pexo.api.responses_replay import replay
 from p2pexo.api.responses_wire import ResponsesStream, whole_response
 from p2pexo.api.streaming import held_back, writes
 from p2pexo.serving.responses_store import StoredResponse
@@ -59,10 +61,23 @@ def add_responses_routes(
 
     @app.get("/v1/responses/<response_id>")
     async def show_response(response_id: str) -> Response:
+        query = read_show_query(request.args)
+        body = (await find(response_id)).body.encode()
+        if not query.stream:
+            return json_response(body)
+        events = b"".join(replay(body, query.starting_after))
+        return Response(events, headers=sse.STREAM_HEADERS, content_type=sse.MEDIA_TYPE)
+
+    @app.get("/v1/responses/<response_id>/input_items")
+    async def list_input_items(response_id: str) -> Response:
+        query = read_page_query(request.args)
+        return json_response(page(orjson.loads((await find(response_id)).input_items), query))
+
+    async def find(response_id: str) -> StoredResponse:
         stored = await store.get(response_id)
         if stored is None:
             raise not_stored(response_id, "response_id")
-        return json_response(stored.body.encode())
+        return stored
 
     @app.delete("/v1/responses/<response_id>")
     async def delete_response(response_id: str) -> Response:
@@ -81,12 +96,16 @@ async def recall(body: Fields, store: ResponseStore) -> Recalled:
     for response_id in {response_id_of(item_id) for item_id in references(body)}:
         stored = await store.get(response_id)
         items |= {} if stored is None else output_items(stored.body.encode())
-    return Recalled(() if previous is None else previous.conversation, items)
+    if previous is None:
+        return Recalled(items=items)
+    output = orjson.loads(previous.body)["output"]
+    return Recalled(previous.conversation, items, (*orjson.loads(previous.input_items), *output))
 
 
 def to_store(call: ResponsesCall, response: bytes) -> StoredResponse:
     said = read_items(output_items(response).values(), {})
-    return StoredResponse(call.request.id, (*call.conversation, *said), response.decode())
+    items = orjson.dumps(call.input_items).decode()
+    return StoredResponse(call.request.id, (*call.conversation, *said), response.decode(), items)
 
 
 def output_items(response: bytes) -> dict[str, Fields]:

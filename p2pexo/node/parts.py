@@ -101,7 +101,10 @@ class Node:
             Router(self._overlay, self._control, router_settings),
             self._control,
             access_rules(settings),
-            Responses(self._overlay, ResponseDatabase(identity.home / "responses.sqlite3")),
+            Responses(
+                self._overlay,
+                ResponseDatabase(identity.home / "responses.sqlite3", lifetime_s=settings.response_lifetime),
+            ),
         )
         self._add_known_addresses(ticket)
 

@@ -160,6 +160,9 @@ class NodeSettings:
     ] = 300
     """How long a model that a request loaded stays after its last use, as 5m or 300; 0 ends it after each use, -1 keeps it until somebody deletes it. Raise it and fewer requests wait for a load; lower it and memory is free for other models sooner. The node that runs the model's first stage decides, and a request may say otherwise (Ollama's keep_alive)."""
 
+    response_lifetime: Annotated[float, _option(_API, metavar="DURATION", converter=_one(parse_duration))] = 86400
+    """How long a stored response can be read again or gone on from (Responses API), as 24h. Raise it and older conversations can be taken up, while prompts and answers stay on this disk for longer (1 GiB at most); lower it and less is kept; with 0, nothing can be taken up."""
+
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _option(_LOG)] = "info"
     """The least that is worth a line. With debug there are several lines a second, and a node may feel slower."""
 

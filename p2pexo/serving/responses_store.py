@@ -24,6 +24,8 @@ class StoredResponse:
     """Inputs and outputs up to and with this response, without instructions."""
     body: str = field(repr=False)
     """The response as its client got it: JSON text."""
+    input_items: str = field(default="[]", repr=False)
+    """All items that it answers, those of the responses before it among them: a JSON list."""
 
 
 class ResponseDatabase:

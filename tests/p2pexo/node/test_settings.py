@@ -46,6 +46,7 @@ def test_without_a_flag_everything_has_its_default():
         (["--keep-alive", "1h30m"], "keep_alive", 5400.0),
         (["--keep-alive", "-1"], "keep_alive", -1.0),
         (["--keep-alive", "0"], "keep_alive", 0.0),
+        (["--response-lifetime", "48h"], "response_lifetime", 172800.0),
         (["--no-autoload"], "autoload", False),
         (["--log-format", "json"], "log_format", "json"),
     ],
