@@ -114,7 +114,7 @@ def showing(dialect: str, address: str) -> dict[str, Any]:
     }
     if dialect == "ollama":
         return question(dialect, messages=[{"role": "user", "content": "This?", "images": [address]}])
-    turns = [{"role": "user", "content": [parts[dialect]]}]
+    turns: Any = [{"role": "user", "content": [parts[dialect]]}]
     return question(dialect, **{"input" if dialect == "responses" else "messages": turns})
 
 
