@@ -124,7 +124,9 @@ class Pictures:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise PictureFetchError("its server can't be reached") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise PictureFetchError("its server does not answer as a web server should") from error
+            # Not its text, nor as a cause that a log would show: what the server said may stand in it.
+            kind = type(error).__name__
+            raise PictureFetchError(f"its server does not answer as a web server should ({kind})") from None
         raise PictureFetchError(f"it leads to more than {self._limits.redirects} redirects")
 
     async def _body(self, response: httpx.Response, budget: _Budget) -> bytes:

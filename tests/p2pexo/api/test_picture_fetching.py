@@ -2,6 +2,7 @@
 
 import gzip
 import ssl
+import traceback
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -400,6 +401,18 @@ def test_more_addresses_than_are_fetched_is_a_fault_of_the_first_one_beyond() ->
         assert web.heads == []
 
     run(test)
+
+
+def test_what_a_server_says_is_not_logged() -> None:
+    async def test(web: Web) -> None:
+        with capture_logs() as logs:
+            await pictures().fetched(a_request(web.url("/rude"), web.url("/text")), leave_out_lost=True)
+        told = "".join("".join(traceback.format_exception(line["exc_info"])) for line in logs)
+        assert "web server should (RemoteProtocolError)" in told
+        assert "no picture" in told
+        assert "root:" not in told
+
+    run(test, rude=rude, text=reply(b"root:x:0:0"))
 
 
 def test_a_lost_picture_can_be_left_out_with_a_warning_that_carries_the_trace() -> None:

@@ -1,5 +1,6 @@
 """What becomes of pictures on each route: they reach the ring, are refused, or on Claude's route are left out."""
 
+import socket
 import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -11,7 +12,7 @@ import pytest
 from attrs import define, evolve, field
 from structlog.testing import capture_logs
 
-from p2pexo.api.picture_fetching import Pictures
+from p2pexo.api.picture_fetching import FetchLimits, Pictures
 from p2pexo.generation.content import parts
 from p2pexo.generation.events import Delta, Event, Finished, FinishReason, Usage
 from p2pexo.generation.request import PicturePart, Request
@@ -92,11 +93,11 @@ def shop() -> Iterator[Shop]:
         thread.join()
 
 
-def pictures() -> Pictures:
+def pictures(limits: FetchLimits | None = None) -> Pictures:
     async def look_up(host: str, port: int) -> Sequence[str]:
         return ["127.0.0.1"] if host == "shop.example" else [host]
 
-    return Pictures(resolve=look_up, is_allowed=lambda address: address == "127.0.0.1")
+    return Pictures(limits, resolve=look_up, is_allowed=lambda address: address == "127.0.0.1")
 
 
 @pytest.fixture
@@ -197,6 +198,21 @@ def test_a_model_that_cant_see_refuses_and_nothing_is_fetched(
     assert response.status_code == 400
     assert "this model can't see pictures" in message_of(route, response)
     assert shop.asked == []
+    assert node.generator.requests == []
+
+
+def test_a_client_that_leaves_ends_the_fetch(start_node: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://shop.example:{server.getsockname()[1]}/cat.png"
+        node = start_node(describe, sees=True, pictures=pictures(FetchLimits(seconds=600)))
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(node.url + PATHS["chat"], json=body("chat", address), timeout=httpx.Timeout(20, read=0.5))
+        server.settimeout(20)
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(20)
+            while connection.recv(65536):
+                pass
     assert node.generator.requests == []
 
 
