@@ -5,7 +5,7 @@
 import contextlib
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 
 import trio
 from libp2p.custom_types import TProtocol
@@ -18,11 +18,16 @@ from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicat
 from libp2p.rcmgr import Direction
 
 from networking.addresses import from_socket_name
-from networking.streams import FramedStream, Spawn
+from networking.streams import ByteStream, FramedStream, Room, Spawn
 from networking.transport import Address, PeerId, Stream, TransportError
 
 OPEN_LIMIT = 8.0
 """Seconds to open a stream. A peer allows 256 at once, and the next one just waits."""
+
+
+MAX_SERVED = 256
+"""Streams of one connection that are served at a time; libp2p lets a peer open no more, if it is libp2p. Lower it and a peer with
+many requests is refused sooner; raise it and a peer gone wild takes more memory."""
 
 
 class Libp2pConnection:
@@ -33,6 +38,8 @@ class Libp2pConnection:
         self._socket = wire.socket
         self._spawn = spawn
         self._aborted = False
+        self._room = Room()
+        self._served = 0
         self._remote_address = from_socket_name(wire.socket.getpeername())
 
     @property
@@ -56,7 +63,7 @@ class Libp2pConnection:
             raise TransportError(f"the connection to {self.peer} is closed")
         try:
             with trio.fail_after(OPEN_LIMIT):
-                return FramedStream(self.peer, await self._negotiate(protocol), self._spawn)
+                return FramedStream(self.peer, await self._negotiate(protocol), self._spawn, self._room)
         except trio.TooSlowError as error:
             raise TransportError(f"{self.peer} opened no stream of {protocol} within {OPEN_LIMIT:g} s") from error
         except MultiselectClientError as error:
@@ -64,6 +71,19 @@ class Libp2pConnection:
             raise TransportError(f"{self.peer} {refused} {protocol}") from error
         except BaseLibp2pError as error:
             raise TransportError(f"no stream of {protocol} to {self.peer}: {error!r}") from error
+
+    @contextlib.contextmanager
+    def serving(self, stream: ByteStream) -> Generator[FramedStream]:
+        """A stream that the peer opened, dropped in the end. Raises TransportError if there are too many of them."""
+        if self._served >= MAX_SERVED:
+            raise TransportError(f"{self.peer} opened more than {MAX_SERVED} streams on one connection")
+        self._served += 1
+        framed = FramedStream(self.peer, stream, self._spawn, self._room)
+        try:
+            yield framed
+        finally:
+            self._served -= 1
+            framed.abort()
 
     def abort(self) -> None:
         if not self._aborted:

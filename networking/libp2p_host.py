@@ -23,7 +23,6 @@ from networking.identity import Identity
 from networking.libp2p_connection import Libp2pConnection
 from networking.libp2p_swarm import ConnectionNotifee, PeerRefusedError, make_host, swarm_of, upgrade, wire_of
 from networking.seldom_said import SeldomSaid
-from networking.streams import FramedStream
 from networking.ticket import Cluster
 from networking.transport import (
     Address,
@@ -179,16 +178,17 @@ class Libp2pTransport:
         connection = self._announce(cast(Any, net_stream).swarm_conn)
         if connection is None or self._listener is None:
             return await net_stream.reset()
-        stream = FramedStream(connection.peer, cast(Any, net_stream), self._spawn)
         try:
-            await self._listener.stream_opened(protocol, stream, connection)
-            await stream.linger()
+            with connection.serving(cast(Any, net_stream)) as stream:
+                await self._listener.stream_opened(protocol, stream, connection)
+                await stream.linger()
         except StreamClosedError as error:
             logger.debug("a stream of %s ended: %s", protocol, error)
+        except TransportError as error:
+            logger.info("a stream of %s was refused: %s", protocol, error)
+            await net_stream.reset()
         except Exception:
             logger.exception("serving a stream of %s to %s failed", protocol, connection.peer)
-        finally:
-            stream.abort()
 
     async def _shake_hands(
         self, swarm: Swarm, wire: trio.SocketStream, address: Address, peer: PeerId | None

@@ -51,6 +51,10 @@ OUTBOUND_QUEUE_SIZE = 512
 SUBSCRIPTION_QUEUE_SIZE = 4096
 """Gossip messages that may wait for our own reader, which takes them at once."""
 
+MAX_WINDOW = 2 << 20
+"""Bytes of a stream that a peer may send ahead of our reading. Stock: 16 MiB, though nobody reads, so a peer's 256 streams can
+make us hold 4 GiB. Raise it for bulk data over long distances; lower it for less memory with many streams."""
+
 WINDOW_POLL = 0.005
 """Seconds between looks at a window that the peer has not reopened yet. Lower it for throughput, raise it for idle CPU."""
 
@@ -240,6 +244,7 @@ REPAIRS = (
     Repair(YamuxStream, "write", write_in_turn),
     Repair(YamuxStream, "_auto_tune_and_send_window_update", keep_what_was_read),
     Repair(yamux, "_yamux_release_on_read", credit_in_batches),
+    Repair(yamux, "MAX_WINDOW_SIZE", MAX_WINDOW),
     Repair(Swarm, "_do_handle_inbound_connection", give_back_inbound_slot),
     Repair(SwarmConn, "_handle_muxed_stream", contain_stream_handler),
     *(

@@ -1,4 +1,8 @@
-"""Frames over the byte streams of libp2p: a length of four bytes, then the frame."""
+"""Frames over the byte streams of libp2p: a length of four bytes, then the frame.
+
+Whoever reads no more lets its peer wait: libp2p takes ``repairs.MAX_WINDOW`` bytes per stream ahead of the reader, and the rest
+of a large frame is only taken while somebody reads, as many at a time on one connection as ``ROOM_FOR_FRAMES`` holds.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -15,6 +19,13 @@ LENGTH_BYTES = 4
 
 READ_BYTES = 1 << 20
 """The most that is taken from the muxer at once. Lower it and bulk data costs more turns of the scheduler."""
+
+ROOM_FOR_FRAMES = 64 << 20
+"""Bytes of large frames that one connection may be receiving at a time. Lower it and large frames wait for one another; raise it
+and a peer that sends many can make us hold more memory."""
+
+SMALL_FRAME = 64 << 10
+"""Frames up to this size never wait for room. Raise it and many streams of one peer take more memory."""
 
 LINGER = 5.0
 """Seconds that a served stream waits for the peer to finish, too. Lower it and a slow peer may lose the last frames."""
@@ -35,6 +46,23 @@ Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 """Run something in a task that outlives the caller; used for saying goodbye to the peer."""
 
 
+class Room:
+    """The bytes that a connection may use for large frames. Who needs more than is left waits."""
+
+    def __init__(self, size: int = ROOM_FOR_FRAMES) -> None:
+        self._left = size
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    async def take(self, size: int) -> None:
+        while self._left < size:
+            await self._waiting.park()
+        self._left -= size
+
+    def give_back(self, size: int) -> None:
+        self._left += size
+        self._waiting.unpark_all()
+
+
 class FramedStream:
     """A ``networking.transport.Stream``. One task may send while another receives; several senders take turns.
 
@@ -42,10 +70,13 @@ class FramedStream:
     half a frame can't be taken back.
     """
 
-    def __init__(self, peer: PeerId, stream: ByteStream, spawn: Spawn) -> None:
+    def __init__(self, peer: PeerId, stream: ByteStream, spawn: Spawn, room: Room | None = None) -> None:
+        """``room``: that of the stream's connection; without, of its own."""
         self._peer = peer
         self._stream = stream
         self._spawn = spawn
+        self._room = room or Room()
+        self._room_taken = 0
         self._received = bytearray()
         self._reading = trio.CancelScope()
         self._sending = trio.Lock()
@@ -75,10 +106,12 @@ class FramedStream:
         if length > LENGTH_BYTES + MAX_FRAME_BYTES:
             self.abort()
             raise StreamClosedError(f"{self._peer} announced a frame of {length} bytes; at most {MAX_FRAME_BYTES}")
+        await self._take_room(length)
         await self._buffer(length)
         with memoryview(self._received) as view:
             frame = bytes(view[LENGTH_BYTES:length])
         del self._received[:length]
+        self._give_back_room()
         return frame
 
     async def finish(self) -> None:
@@ -94,6 +127,8 @@ class FramedStream:
     def abort(self) -> None:
         if not self._aborted:
             self._aborted = True
+            self._received.clear()
+            self._give_back_room()
             self._reading.cancel()  # a reset alone doesn't wake our own reader
             self._spawn(self._reset)
 
@@ -111,6 +146,21 @@ class FramedStream:
                 except StreamClosedError:
                     break
         self.abort()
+
+    async def _take_room(self, length: int) -> None:
+        """Kept until the frame is whole, also if the receiver is cancelled in between."""
+        if self._room_taken or length <= SMALL_FRAME:
+            return
+        with trio.CancelScope() as self._reading:
+            await self._room.take(length)
+            self._room_taken = length
+        if self._aborted:
+            self._give_back_room()
+            raise StreamClosedError(f"the stream to {self._peer} was dropped on this side")
+
+    def _give_back_room(self) -> None:
+        self._room.give_back(self._room_taken)
+        self._room_taken = 0
 
     async def _buffer(self, size: int) -> None:
         while len(self._received) < size:
@@ -131,8 +181,10 @@ class FramedStream:
         except BaseLibp2pError as error:
             if self._finished:
                 self.abort()  # both sides are done: frees what libp2p still holds for the stream
+            self._give_back_room()
             raise self._closed("sends no more", error) from error
         if not data:
+            self._give_back_room()
             raise self._closed("sends no more", None)
         return data
 

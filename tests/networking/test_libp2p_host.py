@@ -1,14 +1,16 @@
 """The transport on real hosts, on loopback."""
 
 import errno
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 import trio
 from real_hosts import ANSWER, BUG, CLUSTER, ECHO, HOLD, LOOPBACK, TOPIC, Listener, Start, connect, on_peers
 
-from networking import addresses, libp2p_host
+from networking import addresses, libp2p_connection, libp2p_host, repairs
 from networking.identity import Identity
 from networking.libp2p_host import Libp2pTransport
 from networking.transport import Address, DialError, PeerId, StreamClosedError, TransportError
@@ -91,6 +93,55 @@ def test_more_streams_than_a_connection_allows_at_once(tmp_path: Path) -> None:
             stream = await connection.open(ANSWER)
             await stream.receive()
             stream.abort()
+
+    on_peers(tmp_path, test)
+
+
+def test_streams_beyond_the_limit_are_refused_and_room_is_made_by_those_that_end(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        connection = await connect(await start("a"), await start("b"))
+        with mock.patch.object(libp2p_connection, "MAX_SERVED", 2):
+            held = [await connection.open(ECHO) for _ in range(2)]
+            with pytest.raises(TransportError):  # at once, or when its protocol was agreed upon already
+                await (await connection.open(ECHO)).receive()
+            held[0].abort()
+            for _ in range(100):  # until the peer has heard of it
+                with suppress(TransportError):
+                    assert await (await connection.open(ANSWER)).receive() == b"the answer"
+                    break
+            else:
+                raise AssertionError("a stream that ended makes no room")
+
+    on_peers(tmp_path, test)
+
+
+def test_one_stream_too_many_fails_in_time(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        connection = await connect(await start("a"), await start("b"))
+        muxer: Any = connection
+        muxer._swarm_conn.muxed_conn.stream_backlog_semaphore = trio.Semaphore(2)  # 256, and not that soon reached
+        with (
+            mock.patch.object(libp2p_connection, "OPEN_LIMIT", 1.0),
+            pytest.raises(TransportError, match=r"opened no stream .* within 1 s"),
+        ):
+            for _ in range(20):  # streams of libp2p's own that end make room meanwhile
+                await connection.open(HOLD)
+
+    on_peers(tmp_path, test)
+
+
+def test_whoever_does_not_read_lets_the_sender_wait_and_holds_little(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        connection = await connect(await start("a"), await start("b"))
+        stream, sent = await connection.open(HOLD), 0
+        with trio.move_on_after(1):
+            while True:
+                await stream.send(bytes(100_000))
+                sent += 1
+        assert 0 < sent * 100_000 <= repairs.MAX_WINDOW
+        other = await connection.open(ECHO)
+        await other.send(b"not held up")
+        assert await other.receive() == b"not held up"
 
     on_peers(tmp_path, test)
 

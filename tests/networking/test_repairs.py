@@ -199,6 +199,17 @@ def test_small_reads_send_no_credit_each() -> None:
     run(main)
 
 
+def test_a_window_does_not_grow_without_end() -> None:
+    async def main() -> None:
+        stream = YamuxStream(1, muxer(Wire()), is_initiator=True)
+        stream.conn._rtt = 1000.0
+        for _ in range(20):
+            stream._apply_autotune_epoch(buffered=0)
+        assert stream.target_recv_window == repairs.MAX_WINDOW
+
+    run(main)
+
+
 class Muxed:
     def __init__(self) -> None:
         self.event_closed = trio.Event()
