@@ -36,10 +36,20 @@ class Answer:
     If they already end the answer, ``finished`` says so from the start and nothing has to be computed.
     """
 
-    def __init__(self, request: Request, text_model: AnswerText, prompt_tokens: Sequence[int]) -> None:
-        """Raises ContextLengthError if the prompt leaves no room for a token."""
+    def __init__(
+        self,
+        request: Request,
+        text_model: AnswerText,
+        prompt_tokens: Sequence[int],
+        *,
+        most_tokens: int | None = None,
+    ) -> None:
+        """``most_tokens``: prompt and answer together, if there is room for fewer than the context holds.
+
+        Raises ContextLengthError if the prompt leaves no room for a token.
+        """
         check_context(len(prompt_tokens), text_model.context_length)
-        room = text_model.context_length - len(prompt_tokens)
+        room = min(text_model.context_length, most_tokens or text_model.context_length) - len(prompt_tokens)
         self.request = request
         self.prompt_tokens = tuple(prompt_tokens)
         self.tokens: list[int] = []

@@ -1,56 +1,44 @@
 """Decides what the next step of the ring computes. Pure: batches come out, results go in; no clock, no tensor, no socket.
 
 A sequence is a list of tokens and a count of how many of them the KV caches hold. Whatever is not yet in the caches is
-what there is to compute, so a long prompt, its chunks and a single new token are one and the same case.
+what there is to compute, so a long prompt, its chunks and a single new token are one and the same case; and a sequence
+whose caches had to be given up is simply one of which nothing is cached.
 """
 
 from collections import deque
+from functools import partial
+from math import ceil
 
 from attrs import define, field, frozen
 
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
+from p2pexo.engine.groups import CACHE_STEP, Group, Sequence
+from p2pexo.engine.pacing import Pace
 from p2pexo.generation.errors import OverloadedError
 
 
 @frozen
 class Limits:
-    running: int = 1
+    running: int = 32
     """Sequences computed at a time. Raise it for throughput, at the cost of KV memory and of each one's speed."""
     waiting: int = 64
     """Sequences that may queue. Raise it and clients wait longer; lower it and they are turned away sooner."""
-    batches: int = 1
-    """Batches on their way at a time. Raise it to keep several stages busy; no use beyond what the stages can hold."""
-    rows: int = 256
-    """Rows of one batch, so the chunk of a prefill. Raise it and prefill is faster, but cancelling and other sequences
-    wait longer for a step to end."""
-
-
-@define
-class Sequence:
-    """One answer in the making."""
-
-    id: int
-    tokens: list[int]
-    """Prompt and everything drawn so far."""
-    drawing: Drawing
-    next_index: int
-    """Output index of the next token to draw."""
-    prompt_length: int
-    cached: int = 0
-    """How many of ``tokens`` the caches hold, counting those of a batch on its way."""
-    in_flight: bool = False
-
-    def next_entry(self, rows: int) -> Entry:
-        """What to compute next: as many uncached tokens as ``rows`` allows; drawing a token once none is left."""
-        chunk = tuple(self.tokens[self.cached : self.cached + rows])
-        is_complete = self.cached + len(chunk) == len(self.tokens)
-        return Entry(
-            sequence=self.id,
-            tokens=chunk,
-            position=self.cached,
-            sample_index=self.next_index if is_complete else None,
-            drawing=self.drawing if self.cached == 0 else None,
-        )
+    together: int = 16
+    """Sequences of one batch that draw tokens. Raise it for throughput on machines whose memory is the limit; lower it
+    and each token comes sooner when many run."""
+    batches: int | None = None
+    """Batches on their way at a time; None: as many as keep all stages busy, by the times measured."""
+    rows: int = 512
+    """Rows of one batch, so the chunk of a prompt. Raise it and prompts are faster, but a cancel waits longer for a step
+    to end."""
+    chunks_per_stage: float = 4.0
+    """Chunks that a prompt is cut into for each stage of a ring of several, so that all of them work at it. Raise it and
+    less of their time is idle, but the products are smaller and cost more for each row."""
+    step_s: float = 0.2
+    """What a chunk of a prompt may take on a stage while other answers wait for their next token. Raise it and prompts
+    are faster; lower it and answers flow more smoothly."""
+    cache_tokens: int | None = None
+    """Tokens for which there is KV memory on every stage; None: no limit is known."""
 
 
 @frozen
@@ -65,30 +53,38 @@ class Advance:
     """The token drawn in this step, if the prompt was complete."""
 
 
+@frozen
+class _Sent:
+    batch: Batch
+    group: Group | None
+    """None if it is a chunk of a prompt."""
+
+
 @define
 class Scheduler:
-    """First come, first served. Sequences that only need one row go before the chunks of prompts, which get the rows left."""
+    """First come, first served, until there is no memory for more. Groups of answering sequences and the prompts, one
+    chunk of one prompt at a time, take turns.
+
+    When what runs outgrows the memory, the newest sequence gives up its caches and waits; its tokens are computed again.
+    """
 
     limits: Limits = Limits()
+    pace: Pace = field(factory=Pace)
     _waiting: deque[Sequence] = field(factory=deque[Sequence], init=False)
-    _running: list[Sequence] = field(factory=list[Sequence], init=False)
-    _in_flight: dict[int, Batch] = field(factory=dict[int, Batch], init=False)
+    _running: dict[int, Sequence] = field(factory=dict[int, Sequence], init=False)
+    _prompts: deque[Sequence] = field(factory=deque[Sequence], init=False)
+    """Of the running ones, those with a chunk to send; the next one first."""
+    _prompts_turn: int = field(default=0, init=False)
+    _groups: list[Group] = field(factory=list[Group], init=False)
+    _in_flight: dict[int, _Sent] = field(factory=dict[int, _Sent], init=False)
     _releases: list[int] = field(factory=list[int], init=False)
     _next_sequence: int = field(default=1, init=False)
     _next_batch: int = field(default=1, init=False)
 
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def ahead(self) -> int:
-        """How many sequences a new one would wait for; 0 if it would run at once."""
-        return max(0, len(self._running) + len(self._waiting) - self.limits.running + 1)
-
     def add(self, tokens: tuple[int, ...], drawing: Drawing, *, first_index: int = 0) -> int:
         """Queue a prompt (not empty, with the tokens of an earlier attempt, if any); its id. Raises OverloadedError."""
-        if self.ahead > self.limits.waiting:
+        self._admit()
+        if len(self._waiting) >= self.limits.waiting:
             raise OverloadedError(
                 f"{self.limits.waiting} requests are waiting for this model already, which is the limit; try again later",
                 retry_after_s=5,
@@ -96,22 +92,25 @@ class Scheduler:
         sequence = Sequence(self._next_sequence, list(tokens), drawing, first_index, len(tokens))
         self._next_sequence += 1
         self._waiting.append(sequence)
+        self._admit()
         return sequence.id
+
+    def ahead_of(self, sequence_id: int) -> int:
+        """How many sequences it waits for; 0 if it runs."""
+        ids = [each.id for each in self._waiting]
+        return len(self._running) + ids.index(sequence_id) if sequence_id in ids else 0
 
     def remove(self, sequence_id: int) -> None:
         """The sequence has ended or is not wanted any more; its caches are released with the next batch."""
-        for queue in (self._running, self._waiting):
-            for sequence in [each for each in queue if each.id == sequence_id]:
-                queue.remove(sequence)
-                if sequence.cached:
-                    self._releases.append(sequence.id)
+        if sequence := self._running.get(sequence_id):
+            self._stop(sequence)
+        for sequence in [each for each in self._waiting if each.id == sequence_id]:
+            self._waiting.remove(sequence)
 
     def clear(self) -> None:
         """Forget everything, as when all caches are gone."""
-        self._running.clear()
-        self._waiting.clear()
-        self._in_flight.clear()
-        self._releases.clear()
+        for each in (self._waiting, self._running, self._prompts, self._groups, self._in_flight, self._releases):
+            each.clear()
 
     def next_batch(self) -> Batch | None:
         """The batch to send now, or None until ``add``, ``remove`` or ``apply`` changes something.
@@ -119,61 +118,166 @@ class Scheduler:
         A batch that only releases caches doesn't count as one on its way, so it never waits for a step to end.
         """
         self._admit()
-        entries = self._next_entries() if len(self._in_flight) < self.limits.batches else ()
+        group, entries = self._next_entries() if len(self._in_flight) < self._most_batches else (None, ())
         if not entries and not self._releases:
             return None
         batch = Batch(self._next_batch, entries, tuple(self._releases))
         self._next_batch += 1
         self._releases.clear()
         if entries:
-            self._in_flight[batch.number] = batch
+            self._in_flight[batch.number] = _Sent(batch, group)
         return batch
 
-    def apply(self, result: BatchResult) -> list[Advance | SequenceFailure]:
-        """What the result of a batch means for each of its sequences that are still wanted."""
-        batch = self._in_flight.pop(result.number, None)
-        if batch is None:
+    def apply(self, result: BatchResult, round_trip_s: float = 0.0) -> list[Advance | SequenceFailure]:
+        """What the result of a batch means for each of its sequences that are still wanted.
+
+        ``round_trip_s``: seconds since the batch was sent.
+        """
+        sent = self._in_flight.pop(result.number, None)
+        if sent is None:
             return []
+        if sent.group is not None:
+            sent.group.is_in_flight = False
+        if result.stage_s and not result.failures:
+            self.pace.learn(sent.batch.rows, sent.group is None, result.stage_s, round_trip_s)
         drawn = {each.sequence: each for each in result.sampled}
         failed = {each.sequence: each for each in result.failures}
         outcomes: list[Advance | SequenceFailure] = []
-        for entry in batch.entries:
-            sequence = self._find_running(entry.sequence)
+        for entry in sent.batch.entries:
+            sequence = self._running.get(entry.sequence)
             if sequence is None:
                 continue
-            sequence.in_flight = False
+            sequence.in_flight -= 1
             if failure := failed.get(sequence.id):
-                self.remove(sequence.id)
+                self._stop(sequence)
                 outcomes.append(failure)
             else:
-                outcomes.append(_advance(sequence, drawn.get(sequence.id)))
+                outcomes.append(self._advance(sequence, entry, drawn.get(sequence.id)))
         return outcomes
+
+    def _advance(self, sequence: Sequence, entry: Entry, drawn: Sampled | None) -> Advance:
+        processed = min(entry.position + len(entry.tokens), sequence.prompt_length)
+        if drawn is not None:
+            sequence.tokens.append(drawn.token)
+            sequence.next_index += 1
+            if sequence.group is None:
+                self._join(sequence)
+        return Advance(sequence.id, processed, sequence.prompt_length, drawn)
 
     def _admit(self) -> None:
         while self._waiting and len(self._running) < self.limits.running:
-            self._running.append(self._waiting.popleft())
+            sequence = self._waiting[0]
+            if self._running and not self._has_room(sequence.room + CACHE_STEP):  # the others grow, too
+                return
+            self._waiting.popleft()
+            self._running[sequence.id] = sequence
+            self._prompts.append(sequence)
 
-    def _next_entries(self) -> tuple[Entry, ...]:
-        idle = [each for each in self._running if not each.in_flight]
-        idle.sort(key=lambda each: len(each.tokens) - each.cached > 1)
-        entries: list[Entry] = []
-        rows = self.limits.rows
-        for sequence in idle:
-            if rows == 0:
+    def _next_entries(self) -> tuple[Group | None, tuple[Entry, ...]]:
+        """A step of the group, or a chunk of a prompt, whichever has waited longest."""
+        self._level()
+        ready = sorted((each for each in self._groups if not each.is_in_flight and each.sequences), key=_turn)
+        if self._prompts and not (ready and ready[0].turn < self._prompts_turn):
+            return None, (self._next_chunk(),)
+        for group in ready:
+            if self._make_room(group):
+                group.is_in_flight, group.turn = True, self._next_batch
+                return group, tuple(each.next_entry(1) for each in group.sequences)
+        return None, ()
+
+    def _next_chunk(self) -> Entry:
+        self._prompts_turn = self._next_batch
+        sequence = self._prompts.popleft()
+        step_s = self.limits.step_s if any(self._groups) else None
+        limits = self.limits
+        rows = self.pace.chunk_rows(
+            len(sequence.tokens), most=limits.rows, per_stage=limits.chunks_per_stage, step_s=step_s
+        )
+        entry = sequence.next_entry(rows)
+        if sequence.uncached:
+            self._prompts.append(sequence)
+        return entry
+
+    def _join(self, sequence: Sequence) -> None:
+        """Into the smallest group that has a place for it and memory, or else into one of its own."""
+        group = next(filter(partial(self._has_place, sequence), sorted(filter(len, self._groups), key=len)), None)
+        if group is None:
+            self._groups.append(group := Group())
+        group.add(sequence)
+
+    def _has_place(self, sequence: Sequence, group: Group) -> bool:
+        return len(group) < self.limits.together and self._fits(group, [sequence], freed=sequence.room)
+
+    def _level(self) -> None:
+        """Divide the sequences evenly among as many groups as pay; only those of groups at home can be moved."""
+        self._groups = [each for each in self._groups if each.sequences or each.is_in_flight]
+        live = [each for each in self._groups if each.sequences]
+        sequences = sum(map(len, live))
+        least = ceil(sequences / self.limits.together)
+        wanted = self.pace.groups(sequences, least=least, most=self._most_batches, now=len(live)) if live else 0
+        for group in sorted(live, key=len):
+            if group.is_in_flight:
+                continue
+            if len(live) > wanted and self._dissolve(group, live):
+                live.remove(group)
+            elif len(group) > ceil(sequences / wanted):
+                self._spill(group, live, ceil(sequences / wanted), wanted)
+
+    def _dissolve(self, group: Group, live: list[Group]) -> bool:
+        for other in sorted((each for each in live if each is not group), key=len):
+            if len(group) + len(other) <= self.limits.together and self._fits(other, group.sequences, freed=group.room):
+                for sequence in list(group.sequences):
+                    group.move(sequence, other)
+                return True
+        return False
+
+    def _spill(self, group: Group, live: list[Group], size: int, wanted: int) -> None:
+        """Move what is more than ``size`` to the smallest of the other groups, or to a new one."""
+        if len(live) < wanted:
+            live.append(Group())
+            self._groups.append(live[-1])
+        smallest = min(live, key=len)
+        while len(group) > max(size, len(smallest) + 1) and self._fits(smallest, group.sequences[-1:], freed=0):
+            group.move(group.sequences[-1], smallest)
+
+    def _make_room(self, group: Group) -> bool:
+        """Whether the group can take a step, perhaps a smaller one, because newer sequences gave up their caches."""
+        while not self._has_room(0) and len(self._running) > 1:
+            at_home = [each for each in self._running.values() if not each.in_flight]
+            if not at_home:
                 break
-            entry = sequence.next_entry(rows)
-            sequence.cached += len(entry.tokens)
-            sequence.in_flight = True
-            rows -= len(entry.tokens)
-            entries.append(entry)
-        return tuple(entries)
+            newest = max(at_home, key=lambda each: each.id)
+            self._stop(newest)
+            newest.cached = 0
+            self._waiting.appendleft(newest)
+        return bool(group.sequences)
 
-    def _find_running(self, sequence_id: int) -> Sequence | None:
-        return next((each for each in self._running if each.id == sequence_id), None)
+    def _stop(self, sequence: Sequence) -> None:
+        del self._running[sequence.id]
+        if sequence in self._prompts:
+            self._prompts.remove(sequence)
+        if sequence.group is not None:
+            sequence.group.remove(sequence)
+        if sequence.cached:
+            self._releases.append(sequence.id)
+
+    def _has_room(self, more: int) -> bool:
+        limit = self.limits.cache_tokens
+        return limit is None or self._taken + more <= limit
+
+    def _fits(self, group: Group, newcomers: list[Sequence], *, freed: int) -> bool:
+        """Whether there is memory for the newcomers here, where all rows are as long as the longest one."""
+        return self._has_room(group.room_with(newcomers) - group.room - freed)
+
+    @property
+    def _taken(self) -> int:
+        alone = sum(each.room for each in self._running.values() if each.group is None)
+        return alone + sum(each.room for each in self._groups)
+
+    @property
+    def _most_batches(self) -> int:
+        return self.pace.in_flight if self.limits.batches is None else self.limits.batches
 
 
-def _advance(sequence: Sequence, drawn: Sampled | None) -> Advance:
-    if drawn is not None:
-        sequence.tokens.append(drawn.token)
-        sequence.next_index += 1
-    return Advance(sequence.id, min(sequence.cached, sequence.prompt_length), sequence.prompt_length, drawn)
+def _turn(group: Group) -> int:
+    return group.turn

@@ -13,6 +13,7 @@ from p2pexo.engine.logprobs import token_logprobs
 from p2pexo.engine.masks import check_grammar
 from p2pexo.engine.scheduler import Advance, Scheduler
 from p2pexo.generation.errors import (
+    ContextLengthError,
     EngineError,
     GenerationError,
     InvalidRequestError,
@@ -37,7 +38,7 @@ class _Call:
     answer: Answer
     sequence: int
     prompt_tokens: int
-    started_at: float = 0.0
+    started_at: float | None = None
     first_token_at: float | None = None
 
 
@@ -49,6 +50,8 @@ class Conductor:
     _clock: Callable[[], float] = time.monotonic
     _calls: dict[int, _Call] = field(factory=dict[int, _Call], init=False)
     """By sequence."""
+    _sent_at: dict[int, float] = field(factory=dict[int, float], init=False)
+    """By number of the batch."""
 
     def submit(self, number: int, request: Request) -> None:
         """Take a request on. Whatever is wrong with it becomes its own ``Failed`` event and nobody else's."""
@@ -68,15 +71,21 @@ class Conductor:
 
     def next_batch(self) -> Batch | None:
         batch = self._scheduler.next_batch()
-        for entry in batch.entries if batch else ():
-            if entry.position == 0:
-                call = self._calls[entry.sequence]
-                call.started_at = self._clock()
+        if batch is None:
+            return None
+        now = self._clock()
+        if batch.entries:
+            self._sent_at[batch.number] = now
+        for entry in batch.entries:
+            call = self._calls[entry.sequence]
+            if call.started_at is None:
+                call.started_at = now
                 self._emit(call.number, Started(call.prompt_tokens))
         return batch
 
     def apply(self, result: BatchResult) -> None:
-        for outcome in self._scheduler.apply(result):
+        now = self._clock()
+        for outcome in self._scheduler.apply(result, now - self._sent_at.pop(result.number, now)):
             call = self._calls[outcome.sequence]
             if isinstance(outcome, SequenceFailure):
                 self._fail(call, EngineError(f"the engine failed at this request: {outcome.message}"))
@@ -88,6 +97,7 @@ class Conductor:
         for call in list(self._calls.values()):
             self._fail(call, error)
         self._scheduler.clear()
+        self._sent_at.clear()
 
     def _enqueue(self, number: int, request: Request) -> None:
         prompt = tuple(self._text.prompt_tokens(request))
@@ -97,18 +107,28 @@ class Conductor:
             self._emit(number, Started(len(prompt)))
             self._emit(number, Finished(FinishReason.LENGTH, Usage(len(prompt), 0)))
             return
-        answer = Answer(request, self._text, prompt)
+        answer = Answer(request, self._text, prompt, most_tokens=self._memory_for(len(prompt)))
         if answer.finished is not None:  # by what an earlier attempt produced
             self._emit(number, Started(len(prompt)))
             self._emit(number, answer.finished)
             return
         drawing = Drawing(request.sampling, request.choice, self._grammar(request), request.top_logprobs)
         replayed = request.replayed_tokens
-        ahead = self._scheduler.ahead
         sequence = self._scheduler.add(prompt + replayed, drawing, first_index=len(replayed))
         self._calls[sequence] = _Call(number, request, answer, sequence, len(prompt))
-        if ahead:
+        if ahead := self._scheduler.ahead_of(sequence):
             self._emit(number, Waiting(f"requests that come first: {ahead}"))
+
+    def _memory_for(self, prompt_tokens: int) -> int | None:
+        """Tokens that one conversation may have, if memory limits them. Raises ContextLengthError for a longer prompt."""
+        tokens = self._scheduler.limits.cache_tokens
+        if tokens is not None and tokens <= prompt_tokens < self._text.context_length:
+            raise ContextLengthError(
+                f"the prompt has {prompt_tokens} tokens, but the machines that run this model keep memory for {tokens}, "
+                "prompt and answer together; shorten the messages, or place the model where there is more memory",
+                param="messages",
+            )
+        return tokens
 
     def _grammar(self, request: Request) -> GrammarSpec | None:
         """Raises InvalidRequestError for one that can't be enforced."""
@@ -147,8 +167,10 @@ class Conductor:
                 self._forget(call)
 
     def _timed(self, call: _Call, finished: Finished) -> Finished:
-        first_token_at = call.first_token_at or call.started_at
-        return evolve(finished, prefill_s=first_token_at - call.started_at, decode_s=self._clock() - first_token_at)
+        now = self._clock()
+        started_at = now if call.started_at is None else call.started_at
+        first_token_at = now if call.first_token_at is None else call.first_token_at
+        return evolve(finished, prefill_s=first_token_at - started_at, decode_s=now - first_token_at)
 
     def _fail(self, call: _Call, error: GenerationError) -> None:
         self._emit(call.number, Failed(error.report()))

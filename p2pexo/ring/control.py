@@ -11,6 +11,7 @@ from typing import Any, cast
 from attrs import define, field, frozen
 from cattrs.strategies import configure_tagged_union
 
+from p2pexo.engine.scheduler import Limits
 from p2pexo.generation.codec import converter, decode, encode
 from p2pexo.generation.events import Event
 from p2pexo.generation.request import Request
@@ -25,6 +26,8 @@ class Start:
 
     spec: StageSpec
     engine: str
+    limits: Limits = field(factory=Limits)
+    """How much stage 0 takes on at a time."""
 
 
 @frozen

@@ -85,11 +85,13 @@ class Step:
     batch: Batch
     failures: tuple[SequenceFailure, ...] = ()
     """Sequences that were taken out of the batch on the way."""
+    stage_s: tuple[float, ...] = ()
+    """Seconds that it took on each stage so far."""
 
     def without_entries(self, reason: str) -> "Step":
         """What goes on round the ring when a stage could not compute the entries: the releases, and the bad news."""
         failures = tuple(SequenceFailure(each.sequence, reason) for each in self.batch.entries)
-        return Step(evolve(self.batch, entries=()), self.failures + failures)
+        return evolve(self, batch=evolve(self.batch, entries=()), failures=self.failures + failures)
 
 
 Message = Hello | Welcome | Refusal | Heartbeat | Step | BatchResult

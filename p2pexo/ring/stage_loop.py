@@ -5,6 +5,7 @@ a neighbour, so a cancel or a new epoch is never further away than the step that
 """
 
 import queue
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,15 @@ import structlog
 from attrs import evolve
 
 from p2pexo.engine.batch import BatchResult
+from p2pexo.engine.pacing import Pace
+from p2pexo.engine.scheduler import Limits, Scheduler
 from p2pexo.generation.errors import EngineError, GenerationError, RingBrokenError
 from p2pexo.generation.events import Event, Failed
 from p2pexo.generation.request import Request
+from p2pexo.ring.capacity import cache_tokens
 from p2pexo.ring.conductor import Conductor
 from p2pexo.ring.control import Cancel, Command, Happened, Join, Report, Start, StatusChanged, Submit
-from p2pexo.ring.engines import StageEngine, find_kit
+from p2pexo.ring.engines import StageEngine, TextModel, find_kit
 from p2pexo.ring.links import Arrived, LinkDelayed, Linked, LinkError, LinkEvent, LinkLost, Links
 from p2pexo.ring.messages import Frame, Step
 from p2pexo.ring.plan import Epoch
@@ -45,7 +49,7 @@ class StageLoop:
         self._status = StageStatus(StagePhase.STARTING)
         self._neighbours: Neighbours | None = None
         """Of the links that stand or are being made; None if there are none."""
-        self._engine, self._conductor, self._links = self._load(start.engine)
+        self._engine, self._conductor, self._links = self._load(start)
 
     def run(self) -> None:
         """For ever."""
@@ -59,11 +63,13 @@ class StageLoop:
         )
         while True:
             self._handle(self._inbox.get())
-            self._start_batches()
+            self._handle_what_came()
+            while self._start_batch():
+                self._handle_what_came()
 
-    def _load(self, engine: str) -> tuple[StageEngine, Conductor | None, Links | None]:
+    def _load(self, start: Start) -> tuple[StageEngine, Conductor | None, Links | None]:
         self._change(phase=StagePhase.LOADING)
-        kit = find_kit(engine)
+        kit = find_kit(start.engine)
         stage = kit.load_stage(
             self._spec.directory,
             first_layer=self._plan.first_layer,
@@ -71,9 +77,21 @@ class StageLoop:
             precision=self._spec.placement.precision,
             progress=self._tell_progress,
         )
-        conductor = Conductor(kit.load_text(self._spec.directory), self._emit) if self._spec.is_first else None
+        conductor = (
+            self._conduct(kit.load_text(self._spec.directory), stage, start.limits) if self._spec.is_first else None
+        )
         links = None if self._is_alone else TlsLinks(self._spec, stage.wire_dtype, self._inbox.put)
         return stage, conductor, links
+
+    def _conduct(self, text: TextModel, stage: StageEngine, limits: Limits) -> Conductor:
+        if limits.cache_tokens is None:
+            limits = evolve(limits, cache_tokens=cache_tokens(self._spec, stage.weight_bytes, stage.wire_dtype))
+        return Conductor(text, self._emit, Scheduler(limits, Pace(len(self._spec.placement.stages))))
+
+    def _handle_what_came(self) -> None:
+        """So that the next batch is chosen in the light of all news."""
+        while not self._inbox.empty():
+            self._handle(self._inbox.get())
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -138,10 +156,14 @@ class StageLoop:
             return
         self._emit(call, Failed(error.report()))
 
-    def _start_batches(self) -> None:
-        if self._conductor and self._status.phase is StagePhase.READY:
-            while batch := self._conductor.next_batch():
-                self._compute(Step(batch), None)
+    def _start_batch(self) -> bool:
+        """Whether there was a batch to start."""
+        if self._conductor is None or self._status.phase is not StagePhase.READY:
+            return False
+        batch = self._conductor.next_batch()
+        if batch is not None:
+            self._compute(Step(batch), None)
+        return batch is not None
 
     def _take(self, frame: Frame) -> None:
         match frame.message:
@@ -158,16 +180,18 @@ class StageLoop:
 
     def _compute(self, step: Step, hidden: memoryview | None) -> None:
         """Run a batch through this stage's layers and pass on what comes out, even if that is only what failed."""
+        begun = time.monotonic()
         try:
             output = self._engine.run(step.batch, hidden)
         except Exception as error:
             _logger.exception("a batch failed", batch=step.batch.number)
             step = step.without_entries(f"{type(error).__name__} on stage {self._spec.rank}: {error}")
             output = BatchResult(step.batch.number) if self._engine.is_last else memoryview(b"")
+        stage_s = (*step.stage_s, time.monotonic() - begun)
         if isinstance(output, BatchResult):
-            self._hand_back(evolve(output, failures=step.failures + output.failures))
+            self._hand_back(evolve(output, failures=step.failures + output.failures, stage_s=stage_s))
         else:
-            self._send(step, output)
+            self._send(evolve(step, stage_s=stage_s), output)
 
     def _hand_back(self, result: BatchResult) -> None:
         """To stage 0. Alone, it goes through the inbox all the same, so that commands get their turn between steps."""

@@ -14,6 +14,7 @@ import structlog
 import trio
 from attrs import evolve
 
+from p2pexo.engine.scheduler import Limits
 from p2pexo.generation.codec import DecodeError
 from p2pexo.generation.errors import RingBrokenError
 from p2pexo.generation.events import Event, Failed, Finished
@@ -52,8 +53,10 @@ class StageProcess:
         environment: Mapping[str, str] | None = None,
         name: str = "",
         engine: str = MLX_ENGINE,
+        limits: Limits | None = None,
     ) -> None:
-        """``environment`` is all that the process finds in its own, None for what this one has; ``name`` is for the log; ``engine`` names an EngineKit."""
+        """``environment`` is all that the process finds in its own, None for what this one has; ``name`` is for the log;
+        ``engine`` names an EngineKit; ``limits`` are for stage 0, how much it takes on at a time."""
         self.spec = spec
         self._environment = dict(os.environ if environment is None else environment)
         self._status = StageStatus(StagePhase.STARTING)
@@ -61,7 +64,7 @@ class StageProcess:
         self._process: trio.Process | None = None
         self._has_ended = False
         self._commands, self._outbox = trio.open_memory_channel[Command](math.inf)
-        self._commands.send_nowait(Start(spec, engine))
+        self._commands.send_nowait(Start(spec, engine, limits or Limits()))
         self._calls: dict[int, trio.MemorySendChannel[Event]] = {}
         self._next_call = 1
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)

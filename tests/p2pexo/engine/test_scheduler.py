@@ -1,11 +1,17 @@
+from random import Random
+
 import pytest
 
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
+from p2pexo.engine.pacing import Pace
 from p2pexo.engine.scheduler import Advance, Limits, Scheduler
 from p2pexo.generation.errors import OverloadedError
 from p2pexo.generation.request import Sampling
 
 GREEDY = Drawing(Sampling(temperature=0.0))
+
+
+ONE = Limits(running=1)
 
 
 def the_next(scheduler: Scheduler) -> Batch:
@@ -62,7 +68,7 @@ def test_a_replayed_answer_goes_on_at_its_output_index():
     assert the_next(scheduler).entries[0].sample_index == 3
 
 
-def test_one_batch_is_on_its_way_at_a_time():
+def test_one_batch_is_on_its_way_at_a_time_in_a_ring_of_one():
     scheduler = Scheduler()
     scheduler.add((1, 2), GREEDY)
     batch = the_next(scheduler)
@@ -71,11 +77,10 @@ def test_one_batch_is_on_its_way_at_a_time():
     assert scheduler.next_batch() is not None
 
 
-def test_the_second_sequence_waits_for_the_first_to_end():
-    scheduler = Scheduler()
-    first = scheduler.add((1,), GREEDY)
-    assert scheduler.ahead == 1
-    second = scheduler.add((2,), GREEDY)
+def test_with_one_place_the_second_sequence_waits_for_the_first_to_end():
+    scheduler = Scheduler(ONE)
+    first, second = scheduler.add((1,), GREEDY), scheduler.add((2,), GREEDY)
+    assert (scheduler.ahead_of(first), scheduler.ahead_of(second)) == (0, 1)
     batch = the_next(scheduler)
     assert [each.sequence for each in batch.entries] == [first]
     scheduler.apply(drawing(batch, 3))
@@ -100,43 +105,91 @@ def test_a_sequence_that_never_ran_has_nothing_to_release():
     scheduler = Scheduler()
     scheduler.remove(scheduler.add((1,), GREEDY))
     assert scheduler.next_batch() is None
-    assert scheduler.ahead == 0
+
+
+def answering(scheduler: Scheduler, *prompts: tuple[int, ...]) -> list[int]:
+    """Sequences whose prompts are computed."""
+    ids = [scheduler.add(prompt, GREEDY) for prompt in prompts]
+    without = set(ids)
+    while without:
+        outcomes = scheduler.apply(drawing(the_next(scheduler), 9))
+        without -= {each.sequence for each in outcomes if isinstance(each, Advance) and each.drawn}
+    return ids
+
+
+def sequences(batch: Batch) -> list[int]:
+    return [each.sequence for each in batch.entries]
+
+
+def test_sequences_that_draw_travel_together_a_row_each():
+    scheduler = Scheduler()
+    first, second = answering(scheduler, (1,), (2,))
+    batch = the_next(scheduler)
+    assert sequences(batch) == [first, second]
+    assert all(len(each.tokens) == 1 and each.sample_index is not None for each in batch.entries)
 
 
 def test_a_failure_ends_its_own_sequence_alone():
-    scheduler = Scheduler(Limits(running=2))
-    bad, good = scheduler.add((1,), GREEDY), scheduler.add((2,), GREEDY)
-    batch = the_next(scheduler)
+    scheduler = Scheduler()
+    bad, good = answering(scheduler, (1,), (2,))
     failure = SequenceFailure(bad, "no")
-    result = BatchResult(batch.number, (Sampled(good, 7),), (failure,))
+    result = BatchResult(the_next(scheduler).number, (Sampled(good, 7),), (failure,))
     assert scheduler.apply(result) == [failure, Advance(good, 1, 1, Sampled(good, 7))]
     after = the_next(scheduler)
     assert after.release == (bad,)
-    assert [each.sequence for each in after.entries] == [good]
+    assert sequences(after) == [good]
 
 
-def test_new_tokens_go_before_the_chunks_of_a_prompt_and_share_its_batch():
-    scheduler = Scheduler(Limits(running=2, rows=4))
-    answering = scheduler.add((1,), GREEDY)
-    scheduler.apply(drawing(the_next(scheduler), 9))
+def test_answers_and_chunks_of_prompts_take_turns():
+    scheduler = Scheduler(Limits(rows=4))
+    (answer,) = answering(scheduler, (1,))
     prompt = scheduler.add(tuple(range(10)), GREEDY)
-    batch = the_next(scheduler)
-    assert [(each.sequence, len(each.tokens)) for each in batch.entries] == [(answering, 1), (prompt, 3)]
-    assert batch.rows == 4
+    turns: list[tuple[list[int], int]] = []
+    for _ in range(6):
+        batch = the_next(scheduler)
+        turns.append((sequences(batch), batch.rows))
+        scheduler.apply(drawing(batch, 9))
+    assert turns[:4] == [([answer], 1), ([prompt], 4), ([answer], 1), ([prompt], 4)]
+    assert turns[4:] == [([answer], 1), ([prompt], 2)]
+    assert sequences(the_next(scheduler)) == [answer, prompt]
 
 
-def test_several_batches_on_their_way_never_share_a_sequence():
-    scheduler = Scheduler(Limits(running=2, batches=2, rows=4))
-    scheduler.add((1, 2, 3, 4, 5), GREEDY)
-    first = the_next(scheduler)
-    scheduler.add((6,), GREEDY)
-    second = the_next(scheduler)
-    assert {each.sequence for each in first.entries}.isdisjoint(each.sequence for each in second.entries)
+def test_a_short_prompt_does_not_wait_for_a_long_one_to_end():
+    scheduler = Scheduler(Limits(rows=4))
+    long, short = scheduler.add(tuple(range(100)), GREEDY), scheduler.add((1, 2, 3), GREEDY)
+    order: list[int] = []
+    for _ in range(3):
+        batch = the_next(scheduler)
+        order += sequences(batch)
+        scheduler.apply(drawing(batch, 9))
+    assert order == [long, short, short]
+
+
+def test_chunks_of_one_prompt_follow_one_another_through_a_ring():
+    scheduler = Scheduler(Limits(rows=4), Pace(stages=3))
+    prompt = scheduler.add(tuple(range(20)), GREEDY)
+    batches = [the_next(scheduler) for _ in range(4)]
+    assert [(each.entries[0].sequence, each.entries[0].position) for each in batches] == [
+        (prompt, 0),
+        (prompt, 4),
+        (prompt, 8),
+        (prompt, 12),
+    ]
+    assert scheduler.next_batch() is None
+    assert scheduler.apply(drawing(batches[0], 9)) == [Advance(prompt, 4, 20)]
+
+
+def test_batches_on_their_way_never_share_a_sequence_that_draws():
+    scheduler = Scheduler(Limits(together=2), Pace(stages=3))
+    answering(scheduler, (1,), (2,), (3,), (4,), (5,))
+    batches = [the_next(scheduler) for _ in range(3)]
+    assert sorted(len(each.entries) for each in batches) == [1, 2, 2]
+    assert len({each for batch in batches for each in sequences(batch)}) == 5
     assert scheduler.next_batch() is None
 
 
 def test_a_full_queue_turns_the_next_one_away():
-    scheduler = Scheduler(Limits(waiting=2))
+    scheduler = Scheduler(Limits(running=1, waiting=2))
     for _ in range(3):
         scheduler.add((1,), GREEDY)
     with pytest.raises(OverloadedError, match="2 requests are waiting"):
@@ -154,3 +207,79 @@ def test_nothing_of_an_earlier_life_survives_a_clear():
     fresh = the_next(scheduler)
     assert fresh.number > batch.number
     assert fresh.release == ()
+
+
+def test_a_prompt_for_which_there_is_no_memory_yet_waits_and_holds_those_behind_it():
+    scheduler = Scheduler(Limits(cache_tokens=1024))
+    (running,) = answering(scheduler, (1,) * 500)
+    big, small = scheduler.add((1,) * 600, GREEDY), scheduler.add((1,), GREEDY)
+    assert (scheduler.ahead_of(big), scheduler.ahead_of(small)) == (1, 2)
+    scheduler.remove(running)
+    assert sequences(the_next(scheduler)) == [big]
+
+
+def test_a_prompt_too_long_for_the_company_of_others_gets_a_group_of_its_own():
+    scheduler = Scheduler(Limits(cache_tokens=2048))
+    short, also_short, long = answering(scheduler, (1,), (2,), (3,) * 1000)
+    batches: list[list[int]] = []
+    for _ in range(2):
+        batch = the_next(scheduler)
+        batches.append(sequences(batch))
+        scheduler.apply(drawing(batch, 9))
+    assert sorted(batches) == [[short, also_short], [long]]
+
+
+def test_when_answers_outgrow_the_memory_the_newest_is_computed_again_later():
+    scheduler = Scheduler(Limits(cache_tokens=1024))
+    old, new = answering(scheduler, (1,) * 250, (2,) * 250)
+    drawn: dict[int, list[int]] = {old: [9], new: [9]}
+    released: list[int] = []
+    again: list[Entry] = []
+    for step in range(700):
+        batch = the_next(scheduler)
+        released += batch.release
+        again += [each for each in batch.entries if each.position == 0]
+        for outcome in scheduler.apply(drawing(batch, step)):
+            assert isinstance(outcome, Advance)
+            if outcome.drawn:
+                drawn[outcome.sequence].append(outcome.drawn.token)
+        if len(drawn[old]) == 400:
+            scheduler.remove(old)
+    assert released == [new, old]
+    assert [each.sequence for each in again] == [new]
+    assert again[0].tokens == ((2,) * 250 + tuple(drawn[new]))[: len(again[0].tokens)]
+    assert again[0].drawing == GREEDY
+    assert len(drawn[old]) == 400
+    assert len(drawn[new]) > 270
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_memory_is_kept_to_and_every_sequence_ends(seed: int):
+    random = Random(seed)
+    stages = random.randint(1, 3)
+    limits = Limits(running=6, together=3, rows=64, cache_tokens=2048)
+    scheduler = Scheduler(limits, Pace(stages=stages))
+    left = {scheduler.add((1,) * random.randint(1, 900), GREEDY): random.randint(1, 400) for _ in range(12)}
+    on_their_way: list[Batch] = []
+    cached: dict[int, int] = {}
+    for _ in range(20_000):
+        while batch := scheduler.next_batch():
+            for each in batch.release:
+                del cached[each]
+            for entry in batch.entries:
+                assert cached.get(entry.sequence, 0) == entry.position
+                cached[entry.sequence] = entry.position + len(entry.tokens)
+            on_their_way += [batch] if batch.entries else []
+            assert sum(cached.values()) <= 2048
+        if not on_their_way:
+            break
+        batch = on_their_way.pop(0)
+        for outcome in scheduler.apply(drawing(batch, 9)):
+            assert isinstance(outcome, Advance)
+            if outcome.drawn:
+                left[outcome.sequence] -= 1
+                if left[outcome.sequence] == 0 or random.random() < 0.002:
+                    left[outcome.sequence] = 0
+                    scheduler.remove(outcome.sequence)
+    assert not any(left.values())
+    assert cached == {}

@@ -13,6 +13,7 @@ from networking.transport import PeerId
 from p2pexo.cluster.assignments import Assignment, neighbours
 from p2pexo.cluster.facts import Placements, StageFact
 from p2pexo.cluster.observed import Cluster
+from p2pexo.engine.scheduler import Limits
 from p2pexo.generation.events import Delta, Event
 from p2pexo.generation.request import Message, Request, Role, Sampling
 from p2pexo.ring.engines import SCRIPTED_ENGINE
@@ -100,11 +101,13 @@ def ring_of(tmp_path: Path) -> RingOf:
     """``async with ring_of(3) as ring``: that many stages, formed in epoch 1."""
 
     @asynccontextmanager
-    async def ring_of(stages: int, script: Script | None = None, *, form: bool = True) -> AsyncGenerator[Ring]:
+    async def ring_of(
+        stages: int, script: Script | None = None, *, form: bool = True, limits: Limits | None = None
+    ) -> AsyncGenerator[Ring]:
         script = script or Script()
         script.write(tmp_path)
         placement = make_placement(script.layers, stages)
-        async with running_ring(placement, tmp_path, SCRIPTED_ENGINE) as ring:
+        async with running_ring(placement, tmp_path, SCRIPTED_ENGINE, limits=limits) as ring:
             if form:
                 await ring.form(1)
             yield ring
@@ -114,7 +117,12 @@ def ring_of(tmp_path: Path) -> RingOf:
 
 @asynccontextmanager
 async def running_ring(
-    placement: Placement, directory: Path, engine: str, environment: dict[str, str] | None = None
+    placement: Placement,
+    directory: Path,
+    engine: str,
+    environment: dict[str, str] | None = None,
+    *,
+    limits: Limits | None = None,
 ) -> AsyncGenerator[Ring]:
     processes = [
         StageProcess(
@@ -122,6 +130,7 @@ async def running_ring(
             environment=environment,
             name=f"stage {rank}",
             engine=engine,
+            limits=limits,
         )
         for rank in range(len(placement.stages))
     ]

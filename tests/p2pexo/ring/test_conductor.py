@@ -80,8 +80,11 @@ def test_nothing_is_left_in_the_caches_behind_an_answer(request_for):
     assert desk.engine._states == {}
 
 
-def test_a_second_request_waits_and_is_told_so(request_for):
-    desk = Desk()
+ONE = Limits(running=1)
+
+
+def test_a_request_beyond_the_limit_waits_and_is_told_so(request_for):
+    desk = Desk(limits=ONE)
     desk.conductor.submit(1, request_for("hello", id="a", max_tokens=3))
     desk.conductor.submit(2, request_for("world", id="b", max_tokens=3))
     desk.step()
@@ -104,7 +107,7 @@ def test_a_cancelled_request_says_nothing_more_and_leaves_no_cache(request_for):
 
 
 def test_a_waiting_request_can_be_cancelled(request_for):
-    desk = Desk()
+    desk = Desk(limits=ONE)
     for call in (1, 2, 3):
         desk.conductor.submit(call, request_for("hello", id=str(call), max_tokens=2))
     desk.conductor.cancel(2)
@@ -114,11 +117,55 @@ def test_a_waiting_request_can_be_cancelled(request_for):
 
 
 def test_a_full_queue_refuses_the_next_request(request_for):
-    desk = Desk(limits=Limits(waiting=2))
+    desk = Desk(limits=Limits(running=1, waiting=2))
     for call in range(4):
         desk.conductor.submit(call, request_for("hello", id=str(call)))
     (refused,) = desk.events[3]
     assert (refused.error.kind, refused.error.retry_after_s) == ("overloaded", 5)
+
+
+def test_requests_at_once_say_what_each_says_alone(request_for, tokens_in):
+    prompts = {call: "abc" * (1 + 7 * call) for call in range(8)}
+    alone: dict[int, list[int]] = {}
+    for call, prompt in prompts.items():
+        desk = Desk()
+        desk.conductor.submit(call, request_for(prompt, max_tokens=10 + call))
+        desk.run()
+        alone[call] = tokens_in(desk.events[call])
+    desk = Desk(limits=Limits(together=3, rows=32))
+    for call, prompt in prompts.items():
+        desk.conductor.submit(call, request_for(prompt, id=str(call), max_tokens=10 + call))
+        desk.step()
+    desk.run()
+    assert {call: tokens_in(desk.events[call]) for call in prompts} == alone
+    assert all([type(event) for event in events].count(Started) == 1 for events in desk.events.values())
+
+
+def test_a_conversation_longer_than_the_memory_is_refused_or_ends_there(request_for, tokens_in):
+    desk = Desk(Script(context_length=1000), Limits(cache_tokens=256))
+    desk.conductor.submit(1, request_for("a" * 256))
+    (refused,) = desk.events[1]
+    assert refused.error.kind == "context_length_exceeded"
+    assert "256 tokens" in refused.error.message and "keep memory for 256" in refused.error.message
+    desk.conductor.submit(2, request_for("a" * 250, max_tokens=None))
+    desk.run()
+    assert len(tokens_in(desk.events[2])) == 6
+    assert desk.events[2][-1].reason is FinishReason.LENGTH
+
+
+def test_an_answer_that_gave_up_its_caches_goes_on_as_if_it_had_not(request_for, tokens_in):
+    prompts = {call: f"{call}" * 200 for call in (1, 2, 3)}
+    answers: list[dict[int, list[int]]] = []
+    for limits in (Limits(), Limits(cache_tokens=1024)):
+        desk = Desk(Script(context_length=1000), limits)
+        for call, prompt in prompts.items():
+            desk.conductor.submit(call, request_for(prompt, id=str(call), max_tokens=200))
+        desk.run()
+        answers.append({call: tokens_in(desk.events[call]) for call in prompts})
+        assert all([type(event) for event in events].count(Started) == 1 for events in desk.events.values())
+        assert desk.engine._states == {}
+    assert answers[0] == answers[1]
+    assert [len(each) for each in answers[1].values()] == [200] * 3
 
 
 def test_every_request_is_told_when_the_ring_breaks_and_later_ones_run(request_for):
