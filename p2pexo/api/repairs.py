@@ -5,15 +5,19 @@
 - hypercorn shields its writes without a bound, so a client that stops reading holds its task, and the shutdown, for ever.
 - hypercorn waits out the idle time of a connection that its client has left already, with an open socket for each.
 - A body is buffered whole before its size is looked at (quart 0.23): here it is bounded while it arrives.
+- What is no HTTP, or has no Host, hypercorn answers with a status and not a word: here it is an error like any other.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 from uuid import uuid4
 
+import h11
 import trio
 from attrs import define, field
 from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 
 from p2pexo.api.dialects import dialect_of
@@ -42,6 +46,9 @@ class BoundedTCPServer(TCPServer):
     """Whether the client sends nothing more."""
 
     async def _read_data(self) -> None:
+        protocol = cast(Any, self.protocol).protocol
+        if isinstance(protocol, H11Protocol):
+            setattr(protocol, "_send_error_response", partial(_refuse, protocol))  # noqa: B010 pyright knows it is private
         await super()._read_data()
         self._is_left = True
         await self.idle_task.stop()
@@ -64,6 +71,15 @@ class BoundedTCPServer(TCPServer):
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return False
         return not timeout.cancelled_caught
+
+
+async def _refuse(protocol: Any, status: int) -> None:
+    """In OpenAI's form: which dialect was meant is not known yet."""
+    error = RefusedError(status, "no valid HTTP/1.1 request; it needs a Host header, and whole lines of ASCII")
+    answer = answer_to(error)
+    headers = [("content-type", "application/json"), ("content-length", str(len(answer.body))), ("connection", "close")]
+    for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=answer.body), h11.EndOfMessage()):
+        await protocol._send_h11_event(event)
 
 
 def shield_last_send(application: Application) -> Application:

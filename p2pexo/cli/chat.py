@@ -3,8 +3,11 @@
 import importlib
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Annotated
 
 from attrs import define, field
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.console import Console
 
 from p2pexo.cli.answer import AnswerScreen, stream_answer, summary
@@ -17,7 +20,18 @@ _DEFAULT_TARGET = Target()
 _HELP = "/clear forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer."
 
 
-def chat(model: str | None = None, /, *, system: str | None = None, target: Target = _DEFAULT_TARGET) -> None:
+TEMPERATURE = 0.7
+"""What a talk in the terminal is drawn with. At 1, which is what the API means by saying nothing, small models lose the thread."""
+
+
+def chat(
+    model: str | None = None,
+    /,
+    *,
+    system: str | None = None,
+    temperature: Annotated[float, Parameter(validator=Number(gte=0, lte=2))] = TEMPERATURE,
+    target: Target = _DEFAULT_TARGET,
+) -> None:
     """Talk to a model in the terminal.
 
     Parameters
@@ -26,10 +40,12 @@ def chat(model: str | None = None, /, *, system: str | None = None, target: Targ
         Its id, as `p2pexo models` lists it. Without it, the one that is loaded, or else the first of the list.
     system
         What the model is told before the conversation, such as who it is or in which language to answer.
+    temperature
+        How freely words are chosen, from 0 to 2. With 0 the likeliest one is always taken; raise it and answers get more varied, until they make no sense.
     """
     console = open_console()
     with connect(target) as client:
-        conversation = Conversation(client, model or choose_model(client), system, console)
+        conversation = Conversation(client, model or choose_model(client), system, console, temperature)
         if console.is_terminal:
             _enable_line_editing()
             console.print(f"[bold]{conversation.model}[/]  [dim]{_HELP}[/]", highlight=False)
@@ -53,6 +69,7 @@ class Conversation:
     model: str
     system: str | None
     console: Console
+    temperature: float = TEMPERATURE
     messages: list[Message] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -88,7 +105,7 @@ class Conversation:
         self.messages.append(Message("user", question))
         collector = Collector()
         try:
-            with self.client.stream_chat(self.model, self.messages) as events:
+            with self.client.stream_chat(self.model, self.messages, temperature=self.temperature) as events:
                 stream_answer(events, collector, AnswerScreen(self.console))
         except KeyboardInterrupt:
             print()

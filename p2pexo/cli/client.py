@@ -8,7 +8,7 @@ import httpx
 from attrs import field, frozen
 from cyclopts import Parameter
 
-from p2pexo.cli.errors import CommandError
+from p2pexo.cli.errors import CommandError, UsageError
 from p2pexo.client import AccessDeniedError, Client, ClientError
 
 DEFAULT_URL = "http://localhost:52415"
@@ -35,7 +35,7 @@ def connect(target: Target, transport: httpx.BaseTransport | None = None) -> Gen
     try:
         client = Client(target.url, api_key=target.api_key, discover=False, transport=transport)
     except ValueError as error:
-        raise CommandError(str(error)) from error
+        raise UsageError(str(error)) from error
     with client, command_errors():
         yield client
 

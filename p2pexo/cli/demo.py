@@ -14,7 +14,7 @@ from rich.console import Console
 from p2pexo.cli.answer import AnswerScreen, stream_answer, summary
 from p2pexo.cli.client import Target, command_errors, connect
 from p2pexo.cli.display import Display, open_display
-from p2pexo.cli.errors import EXIT_INTERRUPTED, CommandError
+from p2pexo.cli.errors import EXIT_INTERRUPTED, CommandError, UsageError
 from p2pexo.cli.fleet import Fleet, NodePlan, free_ports, is_free, log_tail, plan_nodes
 from p2pexo.cli.follow import POLL_S, follow_placement
 from p2pexo.cli.news import introduced
@@ -126,8 +126,10 @@ def demo(
         Where the first node serves HTTP; if it is taken, a free one is used.
     """
     min_stages = nodes if min_stages is None else min_stages
+    if nodes < 1:
+        raise UsageError(f"--nodes {nodes} is no cluster; it must be at least 1")
     if not 1 <= min_stages <= nodes:
-        raise CommandError(
+        raise UsageError(
             f"--min-stages {min_stages} is not possible with {nodes} node(s); it must be from 1 to {nodes}"
         )
     console = open_console()

@@ -19,3 +19,7 @@ class CommandError(Exception):
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
         self.details = details
+
+
+class UsageError(CommandError):
+    """A value that makes no sense, found only when the command ran."""

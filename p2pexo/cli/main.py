@@ -12,7 +12,7 @@ from cyclopts import App, CycloptsError
 from cyclopts.config import Env
 
 from p2pexo import __version__
-from p2pexo.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from p2pexo.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, CommandError, UsageError
 from p2pexo.node.values import SettingsError
 
 
@@ -101,7 +101,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; see docs/cli.md for their meaning."""
     try:
         result = build_app()(arguments)
-    except (CycloptsError, SettingsError) as error:
+    except (CycloptsError, SettingsError, UsageError) as error:
         _complain(error)
         return EXIT_USAGE
     except CommandError as error:

@@ -35,7 +35,14 @@ def known_problem(error: BaseException) -> str | None:
     causes = list(_leaves(error))
     if not all(isinstance(cause, known) for cause in causes):
         return None
-    return "; ".join(dict.fromkeys(str(cause) for cause in causes))
+    return "; ".join(dict.fromkeys(map(_told, causes)))
+
+
+def _told(cause: BaseException) -> str:
+    if not isinstance(cause, OSError) or cause.filename is None:
+        return str(cause)
+    advice = "name another folder by --home or --cache, or make this one yours to write"
+    return f"{cause.filename} can't be used: {cause.strerror}; {advice}"
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -56,6 +56,8 @@ class Blas:
     """To be put into LD_PRELOAD of a stage process."""
     cost: str
     """A sentence for the log and the status: what the choice means for speed."""
+    is_slow: bool = False
+    """Whether a person should do something about it."""
     threads: int = 1
     """Raise it and prompts are processed faster while the machine has idle cores; several busy stages then fight for them."""
 
@@ -66,7 +68,7 @@ _COST = {
     BlasSource.SYSTEM: "the system's OpenBLAS; dense fp32 products run at full speed",
     BlasSource.WHEEL: "OpenBLAS from scipy-openblas32 behind a small shim; dense fp32 products run at full speed",
     BlasSource.REFERENCE: "MLX's reference BLAS: prompts take about 20 times as long, tokens twice as long as with OpenBLAS; "
-    "install libopenblas0-pthread, or a C compiler, to change that",
+    "to change that, install libopenblas0-pthread or a C compiler, and leave --blas on auto",
 }
 
 
@@ -165,7 +167,7 @@ def _library(source: BlasSource, setting: str, cache: Path, facts: SystemFacts) 
 
 def _described(source: BlasSource, library: Path | None, facts: SystemFacts) -> Blas:
     name = source.value if library is None else ("openblas" if source is not BlasSource.PATH else library.name)
-    return Blas(name, library, _COST[source], threads=max(1, facts.cores // 2))
+    return Blas(name, library, _COST[source], is_slow=source is BlasSource.REFERENCE, threads=max(1, facts.cores // 2))
 
 
 __all__ = ["Blas", "BlasError", "BlasSource", "SystemFacts", "active_blas", "choose_blas", "look_round", "prepare_blas"]

@@ -8,8 +8,9 @@ import structlog
 from attrs import evolve
 
 from networking.charter import Charter, load_charter, save_charter
-from networking.ticket import Cluster, Ticket
+from networking.ticket import Cluster, Ticket, TicketError
 from p2pexo.node.settings import NodeSettings
+from p2pexo.node.values import SettingsError
 
 log = structlog.get_logger(__name__)
 
@@ -104,5 +105,8 @@ def _new_name(settings: NodeSettings) -> str:
 
 
 def read_ticket(settings: NodeSettings) -> Ticket | None:
-    """Raises TicketError if what follows ``--join`` is none."""
-    return Ticket.parse(settings.join) if settings.join else None
+    """Raises SettingsError if what follows ``--join`` is none."""
+    try:
+        return Ticket.parse(settings.join) if settings.join else None
+    except TicketError as error:
+        raise SettingsError(f"--join: {error}") from error

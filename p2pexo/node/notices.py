@@ -10,7 +10,7 @@ from networking.discovery import Sighting
 from networking.seldom_said import SAID_AGAIN_S
 from networking.ticket import Cluster
 from networking.transport import Address
-from p2pexo.engine.blas import Blas, BlasSource
+from p2pexo.engine.blas import Blas
 
 MAX_STRANGERS = 8
 """Other clusters to speak of. Raise it on a network with many of them; each one is a line in every status."""
@@ -63,11 +63,10 @@ class Notices:
     def lines(self) -> tuple[str, ...]:
         self._forget_the_unseen()
         strangers = (_stranger_line(each.sighting, self._cluster.name) for each in self._strangers.values())
-        slow = self._blas is not None and self._blas.name == BlasSource.REFERENCE.value
         open_line = ("this cluster has no secret: everyone who reaches it can join and read along",)
         return (
             *(open_line if self._cluster.open else ()),
-            *((self._blas.cost,) if self._blas and slow else ()),
+            *((self._blas.cost,) if self._blas and self._blas.is_slow else ()),
             *strangers,
             *(f"{host} dialled this node and was turned away: {each.why}" for host, each in self._turned_away.items()),
         )

@@ -126,6 +126,8 @@ class Node:
         cache = private_directory(self.settings.cache / "blas")
         self._blas = await trio.to_thread.run_sync(prepare_blas, self.settings.blas, cache)
         self._notices.add_blas(self._blas)
+        if self._blas.is_slow:
+            log.warning("matrices are multiplied slowly", blas=self._blas.name, advice=self._blas.cost)
         await below.start(self._overlay.run)
         log.info(
             "node is up",

@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 import time
+from errno import EBADF
 
 from p2pexo.ring.links import LinkError
 from p2pexo.ring.messages import Frame, Heartbeat, Hello, Message, ProtocolError, Refusal, Welcome, pack, read_frame
@@ -178,4 +179,6 @@ def _hang_up(connection: ssl.SSLSocket) -> None:
 
 
 def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == EBADF:
+        return "this stage has closed the link"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -195,3 +195,15 @@ def test_a_websocket_is_turned_away(node: Any) -> None:
         connection.sendall(http_request("GET", "/v1/cluster/events", b"", *upgrade))
         assert connection.recv(65536).startswith((b"HTTP/1.1 403", b"HTTP/1.1 404", b"HTTP/1.1 400"))
     assert httpx.get(f"{node.url}/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "head", ["GET /health HTTP/1.1\r\n\r\n", "no HTTP at all\r\n\r\n", "GET / HTTP/1.1\r\nx\r\n\r\n"]
+)
+def test_what_is_no_valid_request_is_answered_in_words(node: Any, head: str) -> None:
+    with connect(node) as connection:
+        connection.sendall(head.encode())
+        answer = read_to_end(connection)
+    start, _, body = answer.partition(b"\r\n\r\n")
+    assert start.startswith(b"HTTP/1.1 400 ")
+    assert "Host header" in json.loads(body)["error"]["message"]

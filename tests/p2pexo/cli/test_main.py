@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,13 +66,13 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]):
         (["node", "--memory", "7x"], 2, "'7x' is not a size"),
         (["node", "--api-host", "0.0.0.0"], 2, "give an --api-key"),
         (["place"], 2, "MODEL"),
-        (["demo", "--min-stages", "4"], 1, "--min-stages 4 is not possible with 3 node(s)"),
+        (["demo", "--min-stages", "4"], 2, "--min-stages 4 is not possible with 3 node(s)"),
         (
             ["status", "--url", "http://127.0.0.1:1"],
             1,
             "nothing answers at http://127.0.0.1:1; is `p2pexo node` running?",
         ),
-        (["status", "--url", "nonsense"], 1, "is not a URL"),
+        (["status", "--url", "nonsense"], 2, "is not a URL"),
     ],
 )
 def test_what_goes_wrong_is_one_line_and_an_exit_code(
@@ -104,3 +105,36 @@ def test_a_reader_that_has_enough_is_no_error_to_complain_about():
 def test_it_runs_as_a_module():
     command = [sys.executable, "-m", "p2pexo", "--version"]
     assert subprocess.check_output(command, text=True, timeout=60).strip() == __version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["status", "--url", "foo"], "'foo' is not a URL"),
+        (["demo", "--nodes", "0"], "--nodes 0"),
+        (["demo", "--min-stages", "9"], "--min-stages 9"),
+        (["node", "--join", "nonsense"], "--join"),
+        (["chat", "--temperature", "9"], "--temperature"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_exit_code_2(
+    arguments: list[str], word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("P2PEXO_HOME", str(tmp_path))
+    assert main.run(arguments) == 2
+    assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["--home", "--cache"])
+def test_a_folder_that_cannot_be_used_is_named_with_what_to_do(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    homes = {"--home": str(tmp_path / "home"), "--cache": str(tmp_path / "cache"), folder: str(blocked / "here")}
+    flags = [part for pair in homes.items() for part in pair]
+    assert main.run(["node", *flags, "--loopback", "--no-mdns", "--listen", "127.0.0.1:0", "--api-port", "0"]) == 1
+    told = capsys.readouterr().err
+    assert str(blocked) in told
+    assert "name another folder" in told
+    assert "[Errno" not in told
