@@ -111,7 +111,7 @@ async def look_up(host: str, port: int) -> Sequence[str]:
 
 
 def on_loopback(address: str) -> bool:
-    """127.0.0.1 stands for the public internet, and 127.0.0.2 for a private network."""
+    """127.0.0.1 stands for the public internet."""
     return address == "127.0.0.1" or is_public(address)
 
 

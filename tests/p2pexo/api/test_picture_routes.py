@@ -201,6 +201,15 @@ def test_a_model_that_cant_see_refuses_and_nothing_is_fetched(
     assert node.generator.requests == []
 
 
+@pytest.mark.parametrize(
+    ("sees", "expected"), [(True, ["completion", "tools", "vision"]), (False, ["completion", "tools"])]
+)
+def test_clients_of_ollama_are_told_whether_a_model_sees(start_node: Any, sees: bool, expected: list[str]) -> None:
+    node = start_node(describe, sees=sees)
+    shown = httpx.post(f"{node.url}/api/show", json={"model": "Parrot-135M"}, timeout=20).json()
+    assert shown["capabilities"] == expected
+
+
 def test_a_client_that_leaves_ends_the_fetch(start_node: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://shop.example:{server.getsockname()[1]}/cat.png"
