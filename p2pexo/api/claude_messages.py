@@ -27,8 +27,6 @@ _RESULT_BLOCKS = ("text", "image")
 _ASSISTANT_BLOCKS = ("text", "tool_use", "thinking", "redacted_thinking")
 _TEXT_ONLY = ("text",)
 
-_SIDES = (Role.USER, Role.ASSISTANT)
-
 _SENSES = {
     "document": "this model can't read files; send their text",
 }
@@ -42,7 +40,7 @@ def read_messages(body: Fields, *, sees: bool = False) -> tuple[Message, ...]:
     turns = [message for turn in body.children("messages") for message in _turn(turn, sees)]
     if not turns:
         raise body.wrong("messages", "a list with at least one message")
-    return (*_system(body, sees), *_combined(turns))
+    return (*_system(body, sees), *turns)
 
 
 def _system(body: Fields, sees: bool) -> list[Message]:
@@ -54,29 +52,6 @@ def _without_billing_headers(text: str) -> str:
     while text.startswith(BILLING_HEADER):
         text = text.partition("\n")[2].lstrip("\n")
     return text
-
-
-def _combined(turns: Iterable[Message]) -> list[Message]:
-    """What follows on the same side is one turn, as Claude has it: many templates want the sides to alternate."""
-    combined: list[Message] = []
-    for turn in turns:
-        if combined and turn.role is combined[-1].role and turn.role in _SIDES:
-            combined[-1] = _both(combined[-1], turn)
-        else:
-            combined.append(turn)
-    return combined
-
-
-def _both(first: Message, second: Message) -> Message:
-    thoughts = _paragraphs((first.reasoning, second.reasoning))
-    content = joined((Content.of(first), Content.of(second)), PARAGRAPH)
-    return Message(
-        first.role,
-        content.text,
-        first.tool_calls + second.tool_calls,
-        reasoning=Prompt(thoughts) if thoughts else None,
-        pictures=content.pictures,
-    )
 
 
 def _turn(turn: Fields, sees: bool) -> list[Message]:

@@ -6,6 +6,7 @@ import pytest
 
 from p2pexo.api.claude_messages import BILLING_HEADER, read_messages
 from p2pexo.api.fields import Fields
+from p2pexo.engine.turns import in_turns
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Message, Role, ToolCall
 from p2pexo.generation.text import Prompt
@@ -73,14 +74,14 @@ def test_system_texts_in_mid_talk_stay_where_they_are() -> None:
     assert [message.content for message in messages if message.role is Role.SYSTEM] == ["A", "B", "C"]
 
 
-def test_turns_of_the_same_side_are_one() -> None:
+def test_turns_of_the_same_side_become_one() -> None:
     call = {"type": "tool_use", "id": "t1", "name": "add", "input": {}}
     thought = {"type": "thinking", "thinking": "hm"}
-    messages = read(HI, HI, assistant(text("a")), assistant(thought, text("b"), call))
-    assert messages == (
+    messages = in_turns(read(HI, HI, assistant(text("a")), assistant(thought, text("b"), call)))
+    assert messages == [
         Message(Role.USER, "hi\n\nhi"),
         Message(Role.ASSISTANT, "a\n\nb", (ToolCall("t1", "add", "{}"),), reasoning=Prompt("hm")),
-    )
+    ]
 
 
 def test_a_tool_loop_with_thoughts_keeps_its_order() -> None:

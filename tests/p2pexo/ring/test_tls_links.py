@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from errno import EBADF, ECONNRESET
 from pathlib import Path
 from typing import TypeVar
 
@@ -237,3 +238,8 @@ def test_a_host_that_is_not_here_is_passed_over_unless_it_is_the_only_one():
 def _address(stage: Stage) -> tuple[str, int]:
     endpoint = stage.links.endpoints[0]
     return endpoint.host, endpoint.port
+
+
+def test_a_link_that_was_closed_here_says_so_in_words() -> None:
+    assert tls._words(OSError(EBADF, "Bad file descriptor")) == "this stage has closed the link"
+    assert tls._words(ConnectionResetError(ECONNRESET, "Connection reset by peer")) == "Connection reset by peer"
