@@ -79,13 +79,15 @@ Verdict = AskOthers | CloseStale | Suspected | Revived | Died
 class _Link:
     peer: PeerId
     heard_at: float
+    silent_since: float
+    """The same, but for the time in which this node itself stood still."""
     strain: int = 0
     stale: bool = False
 
 
 @define
 class _Member:
-    heard_at: float
+    silent_since: float
     links: set[int] = field(factory=set[int])
     suspected: bool = False
     closed_at: float | None = None
@@ -127,12 +129,12 @@ class Membership:
         return peer in self._members
 
     def heard_at(self, peer: PeerId) -> float | None:
-        """When one of a peer's connections was last heard; None if it has none."""
+        """When one of a peer's connections was really heard last; None if it has none."""
         return max((link.heard_at for link in self._links.values() if link.peer == peer), default=None)
 
     def joined(self, now: float, connection: int, peer: PeerId) -> list[Verdict]:
         """A peer said hello on a connection and told all about itself."""
-        self._links[connection] = _Link(peer, now)
+        self._links[connection] = _Link(peer, now, now)
         member = self._members.setdefault(peer, _Member(now))
         member.links.add(connection)
         return self._refute(now, member, peer)
@@ -141,7 +143,8 @@ class Membership:
         link = self._links.get(connection)
         if link is None:
             return []
-        link.heard_at, link.strain = now, min(max(strain, 0), self._settings.max_strain)
+        link.heard_at = link.silent_since = now
+        link.strain = min(max(strain, 0), self._settings.max_strain)
         return self._refute(now, self._members[link.peer], link.peer)
 
     def closed(self, now: float, connection: int) -> list[Verdict]:
@@ -175,7 +178,7 @@ class Membership:
         self._mind_own_clock(now)
         verdicts: list[Verdict] = []
         for connection, link in list(self._links.items()):
-            if not link.stale and now - link.heard_at >= self._limit(self._settings.dead_after_s, link.strain):
+            if not link.stale and now - link.silent_since >= self._limit(self._settings.dead_after_s, link.strain):
                 link.stale = True
                 verdicts.append(CloseStale(connection))
         for peer, member in list(self._members.items()):
@@ -185,7 +188,7 @@ class Membership:
     def _judge(self, now: float, peer: PeerId, member: _Member) -> list[Verdict]:
         settings = self._settings
         strain = max((self._links[each].strain for each in member.links), default=0)
-        silence = now - member.heard_at
+        silence = now - member.silent_since
         if member.closed_at is None and silence < self._limit(settings.ask_after_s, strain):
             return []
         if now >= self._deadline(member, strain):
@@ -202,7 +205,7 @@ class Membership:
         """When a peer that stays silent is dead. Another's word counts only if it is younger than what made us doubt."""
         settings = self._settings
         if member.closed_at is None:
-            doubted_at, deadline = member.heard_at, member.heard_at + self._limit(settings.dead_after_s, strain)
+            doubted_at, deadline = member.silent_since, member.silent_since + self._limit(settings.dead_after_s, strain)
         else:
             doubted_at, deadline = member.closed_at, member.closed_at + self._limit(settings.closed_grace_s, strain)
         return max(deadline, member.vouched_at + settings.vouch_lasts_s) if member.vouched_at > doubted_at else deadline
@@ -219,7 +222,7 @@ class Membership:
     def _refute(self, now: float, member: _Member, peer: PeerId) -> list[Verdict]:
         was_wrong = member.suspected and member.closed_at is None
         revived: list[Verdict] = [Revived(peer)] if member.suspected else []
-        member.heard_at, member.suspected, member.closed_at = now, False, None
+        member.silent_since, member.suspected, member.closed_at = now, False, None
         if was_wrong:
             self._add_strain(now)
         return revived
@@ -230,20 +233,22 @@ class Membership:
         return Died(peer)
 
     def _mind_own_clock(self, now: float) -> None:
-        """After standing still, everybody else only seems silent: start all timers anew before judging."""
+        """After standing still, everybody else only seems silent."""
         late = 0.0 if self._ticked_at is None else now - self._ticked_at - self._settings.tick_s
         self._ticked_at = now
         if late >= self._settings.late_s:
             self._add_strain(now)
-            self._reset_timers(now)
+            self._excuse(now, late)
         elif self._strain and now - self._strained_at >= self._settings.strain_decay_s:
             self._strain, self._strained_at = self._strain - 1, now
 
-    def _reset_timers(self, now: float) -> None:
-        for link in self._links.values():
-            link.heard_at = now
+    def _excuse(self, now: float, late: float) -> None:
+        """Count the time in which nothing could be heard for nobody, and let all be heard once more before they are judged."""
+        settings = self._settings
+        earliest = now - self._limit(settings.dead_after_s, 0) + settings.heartbeat_s + settings.tick_s
+        for each in (*self._links.values(), *self._members.values()):
+            each.silent_since = max(min(each.silent_since + late, now), earliest)
         for member in self._members.values():
-            member.heard_at = now
             member.closed_at = None if member.closed_at is None else now
 
     def _add_strain(self, now: float) -> None:

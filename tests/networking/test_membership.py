@@ -175,3 +175,19 @@ def test_whom_others_hear_is_a_suspect_even_if_it_was_never_met():
     assert watch.membership.states[B] is MemberState.SUSPECT
     watch.run(3, heartbeats=[1])
     assert watch.membership.states == {A: MemberState.ALIVE}
+
+
+def test_a_node_that_stands_still_again_and_again_still_finds_out_who_is_dead():
+    watch = joined(1)
+    while watch.now < 40:
+        watch.now += 2.0
+        watch.run(2.0)
+    assert watch.when(Died(A)) <= 24
+
+
+def test_a_node_that_stood_still_does_not_vouch_for_what_it_has_not_heard():
+    watch = joined(1)
+    watch.now += 10.0
+    watch.run(0.25)
+    assert not watch.has_said(Died)
+    assert watch.membership.heard_at(A) == 0.0
