@@ -29,6 +29,10 @@ MAX_FORMER = 32
 _KEPT = ("number", "fresh", "known", "removed", "former")
 
 
+class NotMemberError(LookupError):
+    """Nobody of that peer id is or was in the cluster."""
+
+
 class TooManyPeersError(ValueError):
     """More peers were removed than a home remembers."""
 
@@ -83,14 +87,16 @@ class Charter:
         cluster = Cluster(self.cluster.name, secret)
         return evolve(self, cluster=cluster, number=self.number + 1, former=(*self.former, self.cluster.fingerprint))
 
-    def renewed(self, admission: Admission) -> "Charter":
-        """With what a member of the same cluster tells, where that is newer. Raises TooManyPeersError."""
+    def renewed(self, admission: Admission, me: PeerId) -> "Charter":
+        """With what a member of the same cluster tells, where that is newer. Raises TooManyPeersError and TicketError."""
         merged = self.without(admission.removed)
         theirs = cluster_of(admission)
         if (admission.number, theirs.fingerprint) <= self.rank:
             return merged
-        former = (*self.former, self.cluster.fingerprint)
-        return evolve(merged, cluster=theirs, number=admission.number, former=former).met(admission.known)
+        former = self.former if theirs == self.cluster else (*self.former, self.cluster.fingerprint)
+        return evolve(merged, cluster=theirs, number=admission.number, former=former).met(
+            each for each in admission.known if each != me
+        )
 
     def to_admission(self, addresses: tuple[Address, ...] = ()) -> Admission:
         return Admission(

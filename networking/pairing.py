@@ -95,7 +95,8 @@ class Asker:
         """Raises PairingError, also when the other side says no."""
         match message:
             case Refusal():
-                raise PairingError(message.reason, denied=message.denied)
+                # Before its proof it could be anybody who says no, and nobody's word to stay away is worth anything.
+                raise PairingError(message.reason, denied=message.denied and self.code is not None)
             case Challenge() if self._challenge is None:
                 return self._reveal(message)
             case Proof() if self._challenge is not None and self.code is None:

@@ -18,6 +18,10 @@ SILENCE_S = 30.0
 """Without a word of the member; it says every ten seconds that it waits. Raise it and one that is gone is waited for longer."""
 
 
+class UnreachableError(PairingError):
+    """Nobody could be asked there."""
+
+
 @frozen
 class Door:
     """Where a member can be asked, as far as is known from the local network."""
@@ -41,21 +45,29 @@ ShowCode = Callable[[str, str], None]
 
 
 async def ask(party: Party, door: Door, question: Question, show: ShowCode) -> Admission:
-    """Ask a member to be let in, and wait for as long as it takes there. Raises PairingError."""
+    """Ask a member to be let in, and wait for as long as it takes there. Raises PairingError, and UnreachableError."""
     where = f"{door.host} port {door.port}"
+    wire = await _reach(door, where)
     try:
-        with trio.fail_after(PROOF_LIMIT_S):
-            wire = await trio.open_tcp_stream(door.host, door.port)
-        try:
-            return await _converse(party, door, question, show, wire)
-        finally:
-            wire.socket.close()
+        return await _converse(party, door, question, show, wire)
     except trio.TooSlowError as error:
         raise PairingError(f"{where} does not answer any more") from error
     except CONNECTION_ERRORS as error:
-        raise PairingError(f"the connection to {where} failed: {error.__cause__ or error}") from error
+        raise PairingError(f"the connection to {where} broke: {error.__cause__ or error}") from error
     except MalformedPairingError as error:
         raise PairingError(f"{where} answers, but not as a member does ({error})") from error
+    finally:
+        wire.socket.close()
+
+
+async def _reach(door: Door, where: str) -> trio.SocketStream:
+    try:
+        with trio.fail_after(PROOF_LIMIT_S):
+            return await trio.open_tcp_stream(door.host, door.port)
+    except trio.TooSlowError as error:
+        raise UnreachableError(f"{where} does not answer") from error
+    except OSError as error:
+        raise UnreachableError(f"nobody can be asked at {where}: {error.strerror or error}") from error
 
 
 async def _converse(party: Party, door: Door, question: Question, show: ShowCode, wire: trio.SocketStream) -> Admission:

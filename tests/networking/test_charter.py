@@ -61,10 +61,10 @@ def test_a_changed_secret_remembers_the_old_one_by_its_fingerprint() -> None:
 
 def test_the_secret_that_was_changed_more_often_counts() -> None:
     newer = DESK.met([BEN]).without([ANNA]).with_secret(b"n" * 32)
-    renewed = DESK.met([ANNA, CLEO]).renewed(newer.to_admission())
+    renewed = DESK.met([ANNA, CLEO]).renewed(newer.to_admission(), ANNA)
     assert renewed.cluster == newer.cluster
     assert (renewed.removed, set(renewed.known)) == ({ANNA}, {BEN, CLEO})
-    assert newer.renewed(DESK.to_admission()).cluster == newer.cluster
+    assert newer.renewed(DESK.to_admission(), ANNA).cluster == newer.cluster
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["remove", "hear"]), st.integers(0, 2)), max_size=12))
@@ -74,11 +74,11 @@ def test_whoever_hears_of_all_changes_has_the_same_charter_in_the_end(steps: lis
         if what == "remove":
             charters[who] = charters[who].without([PeerId(f"peer-{number}")]).with_secret(bytes([number + 1]) * 32)
         else:
-            charters[who] = charters[who].renewed(charters[whom].to_admission())
+            charters[who] = charters[who].renewed(charters[whom].to_admission(), ANNA)
     for _ in range(2):
         for who in range(3):
             for whom in range(3):
-                charters[who] = charters[who].renewed(charters[whom].to_admission())
+                charters[who] = charters[who].renewed(charters[whom].to_admission(), ANNA)
     assert len({(each.rank, each.cluster, each.removed) for each in charters}) == 1
 
 

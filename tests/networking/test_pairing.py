@@ -225,10 +225,18 @@ def test_one_who_is_asked_takes_nothing_at_the_wrong_moment(message: PairingMess
 
 def test_a_no_is_told_in_its_own_words() -> None:
     anna = asker()
-    anna.begin()
+    converse(anna, asked())
     with pytest.raises(PairingError, match="ask again tomorrow") as told:
-        anna.received(Refusal("ask again tomorrow", denied=True))
+        anna.received(over_the_wire(Refusal("ask again tomorrow", denied=True)))
     assert told.value.denied
+
+
+def test_a_no_of_somebody_who_has_not_proven_himself_keeps_nobody_away() -> None:
+    anna = asker()
+    anna.begin()
+    with pytest.raises(PairingError) as told:
+        anna.received(Refusal("never come again", denied=True))
+    assert not told.value.denied
 
 
 def test_an_admission_to_another_cluster_is_refused() -> None:

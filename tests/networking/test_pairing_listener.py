@@ -16,7 +16,7 @@ from networking.certificates import make_self_signed
 from networking.identity import Identity, verify
 from networking.pairing import PairingError, Party
 from networking.pairing_channel import PairingChannel
-from networking.pairing_client import Door, Question, ask
+from networking.pairing_client import Door, Question, UnreachableError, ask
 from networking.pairing_desk import Desk, DeskSettings, TurnedAwayError, WrongCodeError
 from networking.pairing_listener import Reception
 from networking.pairing_messages import Admission, Ask, Purpose, Waiting, encode
@@ -369,7 +369,7 @@ def test_a_door_where_nobody_is_is_named() -> None:
     async def main() -> None:
         with socket.create_server((LOOPBACK, 0)) as unused:
             port = unused.getsockname()[1]
-        with pytest.raises(PairingError, match=f"127.0.0.1 port {port} failed"):
+        with pytest.raises(UnreachableError, match=f"nobody can be asked at 127.0.0.1 port {port}"):
             await ask(ANNA, Door(STUDIO.me, LOOPBACK, port), JOIN, lambda *_: None)
 
     trio.run(main)
