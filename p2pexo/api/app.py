@@ -18,6 +18,7 @@ from p2pexo.api.metrics import MEDIA_TYPE, Metrics
 from p2pexo.api.models_routes import add_models_routes
 from p2pexo.api.ollama_routes import add_ollama_routes
 from p2pexo.api.page import add_page
+from p2pexo.api.pairing_routes import Gate, add_pairing_routes
 from p2pexo.api.paths import forgive_paths
 from p2pexo.api.picture_fetching import Pictures
 from p2pexo.api.request_ids import add_request_ids, request_id
@@ -37,8 +38,10 @@ def create_app(
     rules: AccessRules | None = None,
     responses: ResponseStore | None = None,
     pictures: Pictures | None = None,
+    gate: Gate | None = None,
 ) -> Quart:
-    """The application of one node; serve it with ``server.serve``. Without a store, responses are kept in memory."""
+    """The application of one node; serve it with ``server.serve``. Without a store, responses are kept in memory; without
+    a gate nobody is let in or removed over HTTP."""
     app = QuartTrio("p2pexo.api", static_folder=None)
     app.config |= {"RESPONSE_TIMEOUT": None, "BODY_TIMEOUT": BODY_TIMEOUT_S, "MAX_CONTENT_LENGTH": None}
     app.asgi_app = forgive_paths(app.asgi_app)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
@@ -53,6 +56,8 @@ def create_app(
     add_ollama_routes(app, metrics.watch(generator, "ollama"), cluster)
     add_models_routes(app, cluster)
     add_cluster_routes(app, cluster)
+    if gate is not None:
+        add_pairing_routes(app, gate)
     add_page(app)
 
     @app.get("/health")

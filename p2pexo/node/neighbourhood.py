@@ -42,6 +42,9 @@ class Neighbourhood:
         self._seen = {peer: each for peer, each in self._seen.items() if now < each.at + SIGHTING_KEPT_S}
         return tuple(each.sighting for each in self._seen.values())
 
+    def sighting_of(self, peer: PeerId) -> Sighting | None:
+        return self._seen[peer].sighting if peer in self._seen else None
+
     def askable(self, now: float) -> tuple[Sighting, ...]:
         """Those that newcomers can knock at, and that are not to be avoided at the moment."""
         self._avoided = {key: until for key, until in self._avoided.items() if now < until}

@@ -9,11 +9,11 @@ from networking.addresses import parse
 from networking.discovery import Sighting
 from networking.seldom_said import SAID_AGAIN_S
 from networking.ticket import Cluster
-from networking.transport import Address
+from networking.transport import Address, PeerId
 from p2pexo.engine.blas import Blas
 
 MAX_STRANGERS = 8
-"""Other clusters to speak of. Raise it on a network with many of them; each one is a line in every status."""
+"""Peers of other clusters to remember. Raise it on a network with many; each of their clusters is a line in every status."""
 
 
 STRANGER_KEPT_S = 300.0
@@ -37,18 +37,25 @@ class _TurnedAway:
 
 
 class Notices:
-    def __init__(self, cluster: Cluster, clock: Callable[[], float] = trio.current_time) -> None:
+    def __init__(self, cluster: Callable[[], Cluster], clock: Callable[[], float] = trio.current_time) -> None:
+        """``cluster``: the one that this node belongs to at the moment."""
         self._cluster = cluster
         self._clock = clock
-        self._strangers: dict[str, _Stranger] = {}
+        self._strangers: dict[PeerId, _Stranger] = {}
         self._turned_away: dict[str, _TurnedAway] = {}
         self._blas: Blas | None = None
+        self.shut_out = ""
+        """Why the others don't let this very node in any more; empty while they do."""
 
     def add_stranger(self, sighting: Sighting) -> None:
         """A peer on the local network whose cluster isn't ours."""
         self._forget_the_unseen()
-        if sighting.fingerprint in self._strangers or len(self._strangers) < MAX_STRANGERS:
-            self._strangers[sighting.fingerprint] = _Stranger(sighting, self._clock())
+        if sighting.peer in self._strangers or len(self._strangers) < MAX_STRANGERS:
+            self._strangers[sighting.peer] = _Stranger(sighting, self._clock())
+
+    def forget_stranger(self, peer: PeerId) -> None:
+        """It is in our cluster now."""
+        self._strangers.pop(peer, None)
 
     def add_turned_away(self, address: Address, why: str) -> None:
         """Somebody of another cluster dialled this node."""
@@ -62,10 +69,15 @@ class Notices:
 
     def lines(self) -> tuple[str, ...]:
         self._forget_the_unseen()
-        strangers = (_stranger_line(each.sighting, self._cluster.name) for each in self._strangers.values())
+        cluster = self._cluster()
+        seen = {each.sighting.fingerprint: each.sighting for each in self._strangers.values()}
+        seen.pop(cluster.fingerprint, None)
+        strangers = (_stranger_line(each, cluster.name) for each in seen.values())
         open_line = ("this cluster has no secret: everyone who reaches it can join and read along",)
+        shut_out_line = (f"this node is no longer let into {cluster.name!r}: {self.shut_out}",)
         return (
-            *(open_line if self._cluster.open else ()),
+            *(shut_out_line if self.shut_out else ()),
+            *(open_line if cluster.open else ()),
             *((self._blas.cost,) if self._blas and self._blas.is_slow else ()),
             *strangers,
             *(f"{host} dialled this node and was turned away: {each.why}" for host, each in self._turned_away.items()),

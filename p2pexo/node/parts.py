@@ -14,10 +14,10 @@ from networking.discovery import Discovery, Sighting
 from networking.identity import Identity, verify
 from networking.libp2p_host import Libp2pTransport
 from networking.overlay import Overlay, OverlaySettings
+from networking.pairing import Party
 from networking.saved import FileState
 from networking.ticket import Ticket
 from networking.transport import Address, PeerId
-from networking.wire import PROTOCOL_VERSION
 from p2pexo import __version__
 from p2pexo.api.app import create_app
 from p2pexo.api.guard import AccessRules
@@ -31,14 +31,16 @@ from p2pexo.cluster.keeper import Surroundings
 from p2pexo.cluster.leader import Leader
 from p2pexo.cluster.placements import merge_payloads
 from p2pexo.cluster.reporter import Reporter
-from p2pexo.cluster.resources import device, link_hosts, measure
+from p2pexo.cluster.resources import device, link_hosts, machine, measure
 from p2pexo.cluster.worker import Worker
 from p2pexo.engine.blas import Blas, prepare_blas
 from p2pexo.engine.environment import private_directory, stage_environment
 from p2pexo.models.store import Store
 from p2pexo.node.announcing import keep_announced
 from p2pexo.node.belonging import Belonging
+from p2pexo.node.doors import REMOVED
 from p2pexo.node.notices import Notices
+from p2pexo.node.pairing import Pairing
 from p2pexo.node.settings import NodeSettings
 from p2pexo.ring.engines import MLX_ENGINE, SCRIPTED_ENGINE
 from p2pexo.ring.stage import StageSpec
@@ -48,8 +50,6 @@ from p2pexo.serving.responses import Responses
 from p2pexo.serving.responses_store import ResponseDatabase
 from p2pexo.serving.router import Router
 from p2pexo.serving.settings import RouterSettings
-
-SERVICE = "_p2pexo._tcp.local."
 
 ENGINES = {"mlx": MLX_ENGINE, "scripted": SCRIPTED_ENGINE}
 
@@ -63,7 +63,7 @@ class Node:
         self.settings = settings
         self._belonging = belonging
         cluster = belonging.cluster
-        self._notices = Notices(cluster)
+        self._notices = Notices(lambda: belonging.cluster)
         self.is_up = False
         self._api_url = ""
         self._blas: Blas | None = None
@@ -72,6 +72,7 @@ class Node:
             identity,
             cluster,
             [Address(each) for each in settings.listen_addresses],
+            allow=lambda peer: peer not in belonging.charter.removed,
             turned_away=self._notices.add_turned_away,
         )
         self._overlay = Overlay(
@@ -94,6 +95,17 @@ class Node:
             open_cluster=cluster.open,
             notices=self._notices.lines,
         )
+        self._pairing = Pairing(
+            settings,
+            Party(identity.peer_id, identity.sign, verify),
+            belonging,
+            self._overlay,
+            self._transport,
+            machine(),
+            self._shut_out,
+        )
+        belonging.follow(lambda _before, _after: self._belong())
+        self._belong()
         self._idle_rings = IdleRings(self._overlay, settings.keep_alive)
         self._host = Host(self._overlay, self._worker.first_stage, self._idle_rings)
         router_settings = RouterSettings(autoload=settings.autoload, load_timeout_s=settings.load_timeout)
@@ -105,6 +117,7 @@ class Node:
                 self._overlay,
                 ResponseDatabase(identity.home / "responses.sqlite3", lifetime_s=settings.response_lifetime),
             ),
+            gate=self._pairing,
         )
         self._add_known_addresses(ticket)
 
@@ -146,10 +159,21 @@ class Node:
         runs = (self._reporter.run, self._leader.run, self._worker.run, self._idle_rings.run)
         for duty in (*runs, partial(keep_chronicle, self._overlay)):
             duties.start_soon(duty)
-        if self.settings.mdns and not is_loopback_only(self.settings):
-            discovery = Discovery(self._sighting(), self._seen, service=SERVICE)
-            duties.start_soon(discovery.run)
-            duties.start_soon(keep_announced, self._overlay, self._sighting, discovery)
+        hosts = tuple(dict.fromkeys(parse(address).host for address in self.settings.listen_addresses))
+        await self._pairing.start(duties, hosts if self.settings.mdns else ())
+        if self.settings.mdns:
+            await self._be_discovered(duties)
+
+    async def _be_discovered(self, duties: trio.Nursery) -> None:
+        loopback = is_loopback_only(self.settings)
+        discovery = Discovery(
+            self._pairing.sighting(),
+            self._seen,
+            service=self.settings.mdns_service,
+            interfaces=["127.0.0.1"] if loopback else (),
+        )
+        duties.start_soon(discovery.run)
+        duties.start_soon(keep_announced, self._overlay, self._pairing.sighting, discovery)
 
     def _measure(self) -> NodeFacts:
         hosts = stage_hosts(self.settings)
@@ -186,21 +210,23 @@ class Node:
         for address in ticket.addresses if ticket else ():
             self._overlay.add_address(address, ticket.peer if ticket else None)
 
-    def _sighting(self) -> Sighting:
-        return Sighting(
-            self._overlay.me,
-            self._transport.addresses,
-            self._belonging.cluster.name,
-            self._belonging.cluster.fingerprint,
-            PROTOCOL_VERSION,
-        )
+    def _belong(self) -> None:
+        """Tell those who show it what this node belongs to now."""
+        charter = self._belonging.charter
+        self._control.belong(charter.cluster.name, open_cluster=charter.cluster.open, known=charter.known)
+        self._notices.shut_out = REMOVED if self._overlay.me in charter.removed else ""
+
+    def _shut_out(self, why: str) -> None:
+        self._notices.shut_out = why
 
     def _seen(self, sighting: Sighting) -> None:
         if sighting.peer == self._overlay.me:
             return
+        self._pairing.seen(sighting)
         if sighting.fingerprint != self._belonging.cluster.fingerprint:
             self._notices.add_stranger(sighting)
             return
+        self._notices.forget_stranger(sighting.peer)
         self._overlay.add_sighting(sighting.peer, sighting.addresses)
 
 

@@ -76,7 +76,7 @@ class NodeSettings:
     """Whether this node may become the leader, which decides where models run. Say no on a machine that often sleeps; at least one node must say yes."""
 
     cluster: Annotated[str | None, _option(_CLUSTER)] = None
-    """The cluster's name. Nodes of other names are not joined. Without it, the name kept in the home, or a new one."""
+    """The cluster's name. Nodes of other names are not joined, nor asked to be let in. Without it, the name kept in the home, or a new one."""
 
     secret: Annotated[str | None, _option(_CLUSTER, show_default=False, converter=_one(_secret))] = field(
         default=None, repr=False
@@ -88,6 +88,12 @@ class NodeSettings:
 
     open: Annotated[bool, _option(_CLUSTER, negative="")] = False
     """Run without a secret this time; the next start without it has the kept secret again. Everyone who reaches this machine on the network can join, read prompts and use its memory."""
+
+    pair: Annotated[bool, _option(_CLUSTER)] = True
+    """Ask a cluster on the local network to be let in, as long as this node has never been in one with others. Without it, it stays alone until somebody else asks, or it gets a ticket."""
+
+    approve_all: Annotated[bool, _option(_CLUSTER, negative="")] = False
+    """Let in every machine that asks, and compare no codes: for racks without a screen, on a network where nobody else is. Whoever is on that network can join meanwhile, and stays a member afterwards."""
 
     peers: Annotated[
         tuple[str, ...],
@@ -107,7 +113,10 @@ class NodeSettings:
     """Listen and link stages on 127.0.0.1 only, for a cluster that lives on one machine. Nothing else can join it."""
 
     mdns: Annotated[bool, _option(_NETWORK)] = True
-    """Announce this node on the local network and look for others. Without it, only --peer and --join find them."""
+    """Announce this node on the local network and look for others. Without it, only --peer and --join find them, and nobody can ask to be let in."""
+
+    pairing_port: Annotated[int, _option(_NETWORK, validator=_port)] = 0
+    """Port on which machines that want to join can ask; with 0 the system chooses. A firewall that lets only known ports in needs a fixed one."""
 
     api_host: Annotated[str, _option(_API)] = "127.0.0.1"
     """Address on which HTTP is served. With 0.0.0.0 other machines can use it, and then a key is needed."""
@@ -171,6 +180,9 @@ class NodeSettings:
 
     exit_with_parent: Annotated[bool, _option(_NODE, show=False, negative="")] = False
     """End when standard input ends, as it does when whoever started this node is gone."""
+
+    mdns_service: Annotated[str, _option(_NETWORK, show=False)] = "_p2pexo._tcp.local."
+    """The DNS-SD type under which nodes find one another. Those of tests keep to themselves by another one."""
 
     engine: Annotated[Literal["mlx", "scripted"], _option(_NODE, show=False)] = "mlx"
     """What stages compute with. The scripted engine, for tests, needs a script in place of a model and says what it is told."""

@@ -15,7 +15,7 @@ def test_the_page_says_what_the_program_says():
 def test_the_page_names_every_setting_by_flag_and_variable():
     page = reference()
     for each in fields(NodeSettings):
-        if each.name not in ("exit_with_parent", "engine"):
+        if each.name not in ("exit_with_parent", "engine", "mdns_service"):
             flag = (
                 each.name.removesuffix("s")
                 if each.name in ("peers", "model_dirs", "allow_hosts", "allow_origins")
