@@ -17,18 +17,20 @@ Note = Callable[[str], None]
 
 KEYS = 6
 """How many keys a node has at most."""
+PACES_S = (0.01, 0.3, 1.0, 3.0, 7.0)
+"""From one thing to the next."""
 
 
 class Faults:
     """Only some kinds of faults happen in one run, so that each is also met without the others (Groce et al., Swarm Testing, 2012)."""
 
-    def __init__(self, cluster: SimulatedCluster, nursery: trio.Nursery, random: Random, note: Note) -> None:
-        """Pauses last on in the nursery; ``note`` is told what happens."""
+    def __init__(self, cluster: SimulatedCluster, random: Random, note: Note) -> None:
+        """``note`` is told what happens."""
         self._cluster = cluster
         self._network = cluster.network
-        self._nursery = nursery
         self._random = random
         self._note = note
+        self._lasting: trio.Nursery
         self._writes = 0
         self.written: dict[PeerId, dict[str, bytes]] = {node.peer: {} for node in cluster.nodes}
         """What each node has said in its present life and not taken back. Each value begins with a number that only rises."""
@@ -41,10 +43,13 @@ class Faults:
             [[self.restart], [self.restart_empty], [self.restart, self.restart_empty]]
         )
 
-    async def happen(self) -> None:
-        """One thing, to one node."""
-        node = self._random.choice(self._cluster.nodes)
-        await self._random.choice(self._possible(node))(node)
+    async def happen_until(self, deadline: float) -> None:
+        """One thing after another, each to one node; returns when nobody stands still any more."""
+        async with trio.open_nursery() as self._lasting:
+            while trio.current_time() < deadline:
+                node = self._random.choice(self._cluster.nodes)
+                await self._random.choice(self._possible(node))(node)
+                await trio.sleep(self._random.choice(PACES_S))
 
     async def end(self) -> None:
         """No more faults: links and machines are whole again, but for those that stand still for a while."""
@@ -52,9 +57,12 @@ class Faults:
         self._network.heal()
 
     async def restart_all(self) -> None:
-        for node in self._cluster.nodes:
-            if not node.is_running:
-                await self.restart(node)
+        """But sometimes one, which stays away for good."""
+        down = [node for node in self._cluster.nodes if not node.is_running]
+        if down and len(self._cluster.running) > 1 and self._random.random() < 0.5:
+            self._note(f"{down.pop().peer} stays away")
+        for node in down:
+            await self.restart(node)
 
     def _possible(self, node: SimulatedNode) -> list[Happen]:
         by_users: list[Happen] = [self.write, self.write, self.write_large, self.write_often, self.delete, self.lead]
@@ -93,16 +101,16 @@ class Faults:
     async def pause(self, node: SimulatedNode) -> None:
         seconds = self._random.uniform(2.0, 12.0)
         self._note(f"{node.peer} stands still for {seconds:.1f} s")
-        self._nursery.start_soon(node.pause, seconds)
+        self._lasting.start_soon(node.pause, seconds)
 
     async def be_slow(self, node: SimulatedNode) -> None:
         self._note(f"{node.peer} gets slow for a while")
-        self._nursery.start_soon(be_slow, self._cluster, node, self._random, self._random.randint(2, 6))
+        self._lasting.start_soon(be_slow, self._cluster, node, self._random, self._random.randint(2, 5))
 
     async def sleep(self, node: SimulatedNode) -> None:
         seconds = self._random.uniform(5.0, 120.0)
         self._note(f"{node.peer} sleeps for {seconds:.1f} s")
-        self._nursery.start_soon(node.sleep, seconds)
+        self._lasting.start_soon(node.sleep, seconds)
 
     # The network.
 

@@ -11,9 +11,9 @@ from networking.documents import DocumentSettings
 from networking.overlay import OverlaySettings
 from networking.peer import PeerSettings
 from networking.simulated_faults import Faults, be_slow
-from networking.simulated_invariants import BrokenError, Witness
 from networking.simulated_network import NetworkConditions
 from networking.simulated_truth import Truth
+from networking.simulated_witness import BrokenError, Witness
 from networking.simulation import SimulatedCluster, SimulatedNode, open_cluster, simulate
 from networking.transport import PeerId
 from networking.view import View
@@ -84,17 +84,14 @@ class Run:
             truth = Truth(cluster)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch, truth)
-                faults = Faults(cluster, nursery, self._random, self._note)
-                await self._disturb(cluster, faults, truth)
+                faults = Faults(cluster, self._random, self._note)
+                await faults.happen_until(RUN_S / 2)
+                await self._rest_in_parts(truth)
                 await self._calm_down(cluster, faults)
                 await self._disturb_gently(cluster, faults)
                 nursery.cancel_scope.cancel()
 
-    async def _disturb(self, cluster: SimulatedCluster, faults: Faults, truth: Truth) -> None:
-        while trio.current_time() < RUN_S / 2:
-            await faults.happen()
-            await trio.sleep(self._random.choice([0.01, 0.3, 1.0, 3.0, 7.0]))
-        await self._until_all_are_awake(cluster)
+    async def _rest_in_parts(self, truth: Truth) -> None:
         if len(truth.parts()) > 1:
             await trio.sleep(CALM_S)
             self._witness.check_parts(truth)
@@ -146,11 +143,6 @@ class Run:
         await trio.sleep(self._random.uniform(2, 20))
         await faults.end()
 
-    async def _until_all_are_awake(self, cluster: SimulatedCluster) -> None:
-        await cluster.until(
-            lambda: not any(cluster.network.is_paused(node.address) for node in cluster.nodes), within_s=200
-        )
-
     async def _watch(self, truth: Truth) -> None:
         while True:
             self._witness.look_round(truth)
@@ -182,7 +174,7 @@ def conditions_from(random: Random) -> NetworkConditions:
 
 def settings_from(random: Random) -> OverlaySettings:
     """Documents of the gone are kept for as long as usual, or so short that a run sees them go."""
-    retention_s = random.choice([DocumentSettings().retention_s, CALM_S / 2])
+    retention_s = random.choice([DocumentSettings().retention_s, CALM_S / 4])
     return OverlaySettings(peer=PeerSettings(documents=DocumentSettings(retention_s=retention_s)))
 
 

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from networking.simulated_network import SimulatedNetwork
+from networking.simulated_run import run_seed
 from networking.simulation import NetworkConditions, as_all_see_them, open_cluster, simulate
 from networking.transport import Address
 
@@ -270,3 +271,63 @@ def test_only_machines_of_one_group_reach_each_other():
     assert not network.reaches(b, a) and network.reaches(a, c)
     network.pause(c)
     assert network.reaches(a, c) and not network.delivers(a, c)
+
+
+def test_jumps_of_the_wall_clock_change_nothing(monkeypatch):
+    undisturbed = run_seed(7)
+    jumps = Random(7)
+    monkeypatch.setattr("time.time", lambda: jumps.uniform(0, 4e9))
+    monkeypatch.setattr("time.time_ns", lambda: jumps.randrange(4 * 10**18))
+    assert run_seed(7).story == undisturbed.story
+
+
+def test_a_machine_that_slept_while_its_clock_stood_still_comes_back_as_a_follower():
+    async def story(cluster):
+        leader = cluster.leader
+        await leader.sleep(300)
+        await trio.sleep(5)
+        assert cluster.is_settled() and cluster.leader is not leader
+
+    in_cluster(1, 3, story)
+
+
+def test_two_of_whom_one_does_not_hear_the_other_stay_members_by_the_word_of_a_third():
+    async def story(cluster):
+        one, other, *_ = cluster.nodes
+        before = leadership(cluster.leader.view)
+        cluster.network.cut_one_way(one.address, other.address)
+        await trio.sleep(30)
+        assert {leadership(node.view) for node in cluster.nodes} == {before}
+        assert all(len(node.view.members) == 3 for node in cluster.nodes)
+
+    in_cluster(2, 3, story)
+
+
+@pytest.mark.parametrize(("loss", "copies", "arrivals"), [(0.0, 0.0, 1), (1.0, 0.0, 0), (0.0, 1.0, 2)])
+def test_broadcasts_get_lost_or_come_twice(loss, copies, arrivals):
+    async def story():
+        conditions = NetworkConditions(broadcast_loss=loss, broadcast_copies=copies)
+        assert len(SimulatedNetwork(0, conditions).arrivals()) == arrivals
+
+    trio.run(story)
+
+
+def test_a_lost_frame_holds_up_those_behind_it_on_its_connection():
+    async def story(cluster):
+        sent = [str(number).encode() for number in range(200)]
+        got = []
+
+        async def take(stream):
+            got.append(await stream.receive())
+            while got[-1] != sent[-1]:
+                got.append(await stream.receive())
+
+        one, other = cluster.nodes
+        other.overlay.serve_streams("numbers", take)
+        stream = await one.overlay.open(other.peer, "numbers")
+        for each in sent:
+            await stream.send(each)
+        await cluster.until(lambda: len(got) == len(sent))
+        assert got == sent
+
+    in_cluster(0, 2, story, NetworkConditions(frame_loss=0.3))
