@@ -11,18 +11,24 @@ from p2pexo.ring.scripted import Script
 MODEL = "local/scripted"
 
 
-@contextmanager
-def scripted_nodes(
-    folder: Path, count: int, script: Script, arguments: Sequence[str] = (), *, models: Sequence[str] = (MODEL,)
-) -> Generator[RealCluster]:
-    """Nodes that know the script as ``models``, none of which is placed yet."""
-    arguments = ["--engine", "scripted", "--cache", str(folder / "cache"), *arguments]
+def scripted_arguments(folder: Path, script: Script, models: Sequence[str] = (MODEL,)) -> list[str]:
+    """What a node is started with that knows the script as ``models``, which are kept in the folder."""
+    arguments = ["--engine", "scripted"]
     for model in models:
         directory = folder / model.removeprefix("local/")
         directory.mkdir()
         script.write(directory)
         arguments += ["--model-dir", str(directory)]
-    with real_cluster(folder, count, arguments) as cluster:
+    return arguments
+
+
+@contextmanager
+def scripted_nodes(
+    folder: Path, count: int, script: Script, arguments: Sequence[str] = (), *, models: Sequence[str] = (MODEL,)
+) -> Generator[RealCluster]:
+    """Nodes that know the script as ``models``, none of which is placed yet."""
+    scripted = scripted_arguments(folder, script, models)
+    with real_cluster(folder, count, ("--cache", str(folder / "cache"), *scripted, *arguments)) as cluster:
         yield cluster
 
 

@@ -61,11 +61,13 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
 
 class TestT1Characters:
     EMOJI = ({"role": "user", "content": "Repeat this: " + "🦄 " * 20},)
+    WHOLE = 13 * 3
+    """A unicorn is three tokens of this model."""
 
     def test_joined_deltas_equal_the_whole_text_without_broken_characters(self, three_stages: RealCluster) -> None:
         url = three_stages[0].url
-        whole = answer(url, messages=self.EMOJI, max_tokens=60)["choices"][0]["message"]["content"]
-        streamed = chunks(url, messages=self.EMOJI, max_tokens=60)
+        whole = answer(url, messages=self.EMOJI, max_tokens=self.WHOLE)["choices"][0]["message"]["content"]
+        streamed = chunks(url, messages=self.EMOJI, max_tokens=self.WHOLE)
         assert text_of(streamed) == whole
         assert REPLACEMENT not in text_of(streamed)
 

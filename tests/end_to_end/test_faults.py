@@ -3,22 +3,26 @@
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from end_to_end.cluster import EMBEDDED_MODEL, RealCluster, RealNode, real_cluster, wait_for
+from end_to_end.scripted import MODEL, scripted_ring
+
+from p2pexo.ring.scripted import Script
 
 STORY = "Tell me a long story about a ship."
 
 
-def stream_lines(node: RealNode, max_tokens: int) -> Iterator[str]:
+def stream_lines(node: RealNode, model: str = EMBEDDED_MODEL) -> Iterator[str]:
+    """A stream that nobody would wait to the end of."""
     body = {
-        "model": EMBEDDED_MODEL,
+        "model": model,
         "messages": [{"role": "user", "content": STORY}],
         "temperature": 0,
-        "max_tokens": max_tokens,
+        "max_tokens": 1500,
         "stream": True,
     }
     with httpx.stream("POST", f"{node.url}/v1/chat/completions", json=body, timeout=60) as response:
@@ -26,14 +30,14 @@ def stream_lines(node: RealNode, max_tokens: int) -> Iterator[str]:
         yield from response.iter_lines()
 
 
-def ask(node: RealNode, timeout_s: float = 90) -> str:
+def ask(node: RealNode, model: str = EMBEDDED_MODEL) -> str:
     body = {
-        "model": EMBEDDED_MODEL,
+        "model": model,
         "messages": [{"role": "user", "content": "What is the capital of France?"}],
         "temperature": 0,
         "max_tokens": 8,
     }
-    response = httpx.post(f"{node.url}/v1/chat/completions", json=body, timeout=timeout_s)
+    response = httpx.post(f"{node.url}/v1/chat/completions", json=body, timeout=90)
     assert response.status_code == 200, response.text
     return response.json()["choices"][0]["message"]["content"]
 
@@ -47,37 +51,57 @@ def placed_on_followers_only(cluster: RealCluster, stages: int) -> RealNode:
     return leader
 
 
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Generator[RealCluster]:
+    """Where what is told of a fault counts, and not which model it met."""
+    script = Script(context_length=4096, batch_s=0.001)
+    with scripted_ring(tmp_path_factory.mktemp("faults"), 3, script) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def whole(scripted: RealCluster) -> RealCluster:
+    """With all its nodes, whatever an earlier test has done to them, and one ring over them."""
+    for node in scripted.nodes:
+        if node not in scripted.alive:
+            node.start()
+            node.wait_until_up()
+    scripted.wait_until_together()
+    if len(scripted.wait_until_ready(MODEL).stages) < len(scripted.nodes):
+        scripted.delete(MODEL)
+        scripted.place(MODEL, min_stages=len(scripted.nodes))
+    return scripted
+
+
 @pytest.mark.parametrize("rank", ["first", "later"])
 def test_a_node_killed_in_the_middle_of_an_answer_is_told_and_the_cluster_recovers(
-    cache: Path, tmp_path: Path, rank: str
+    whole: RealCluster, rank: str
 ) -> None:
-    with real_cluster(tmp_path, 3, ("--cache", str(cache))) as cluster:
-        cluster.leader()
-        placement = cluster.place(min_stages=3)
-        by_rank = [cluster.node_of(stage.peer) for stage in placement.stages]
-        asked = by_rank[2]
-        victim = by_rank[0] if rank == "first" else by_rank[1]
-        expected = ask(asked)
-        lines: list[str] = []
-        killed_at = None
-        for line in stream_lines(asked, max_tokens=1500):
-            lines.append(line)
-            if killed_at is None and sum("content" in each for each in lines) == 5:
-                victim.kill()
-                killed_at = time.monotonic()
-        assert killed_at is not None
-        assert time.monotonic() - killed_at < 10
-        data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
-        assert data[-1] == "[DONE]"
-        error = json.loads(data[-2])["error"]
-        assert error["code"] == 500, error
-        assert error["type"] == "InternalServerError"
-        chunks = [json.loads(each) for each in data[:-2]]
-        assert all(choice["finish_reason"] is None for chunk in chunks for choice in chunk["choices"])
-        cluster.wait_until_ready()
-        assert ask(asked) == expected
-        survivors = cluster.wait_until_ready().stages
-        assert all(stage.peer != "" and cluster.node_of(stage.peer) is not victim for stage in survivors)
+    placement = whole.wait_until_ready(MODEL)
+    by_rank = [whole.node_of(stage.peer) for stage in placement.stages]
+    asked = by_rank[2]
+    victim = by_rank[0] if rank == "first" else by_rank[1]
+    expected = ask(asked, MODEL)
+    lines: list[str] = []
+    killed_at = None
+    for line in stream_lines(asked, MODEL):
+        lines.append(line)
+        if killed_at is None and sum("content" in each for each in lines) == 5:
+            victim.kill()
+            killed_at = time.monotonic()
+    assert killed_at is not None
+    assert time.monotonic() - killed_at < 10
+    data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    assert data[-1] == "[DONE]"
+    error = json.loads(data[-2])["error"]
+    assert error["code"] == 500, error
+    assert error["type"] == "InternalServerError"
+    chunks = [json.loads(each) for each in data[:-2]]
+    assert all(choice["finish_reason"] is None for chunk in chunks for choice in chunk["choices"])
+    whole.wait_until_ready(MODEL)
+    assert ask(asked, MODEL) == expected
+    survivors = whole.wait_until_ready(MODEL).stages
+    assert all(stage.peer != "" and whole.node_of(stage.peer) is not victim for stage in survivors)
 
 
 def test_a_leader_without_a_stage_killed_while_idle_is_replaced_and_nothing_is_reloaded(

@@ -11,9 +11,11 @@ import httpx
 import psutil
 import pytest
 from end_to_end.cluster import EMBEDDED_MODEL, RealNode, real_cluster, wait_for
+from end_to_end.scripted import MODEL, scripted_arguments, scripted_ring
 
 from p2pexo.cli.fleet import free_ports, is_free
 from p2pexo.cluster.snapshot import PlacementView
+from p2pexo.ring.scripted import Script
 
 COPIED = "another running machine uses the peer id"
 
@@ -93,23 +95,26 @@ class TestE2Homes:
 
 
 class TestF2Files:
-    @pytest.mark.parametrize("damage", ["cut by one byte", "cut in half", "empty"])
     def test_a_damaged_weight_file_is_named_and_the_model_never_becomes_ready(
-        self, cache: Path, embedded_directory: Path, tmp_path: Path, damage: str
+        self, cache: Path, embedded_directory: Path, tmp_path: Path
     ) -> None:
-        damaged = tmp_path / "damaged"
-        shutil.copytree(embedded_directory, damaged)
+        whole = (embedded_directory / "model.safetensors").stat().st_size
+        sizes = {"by-one-byte": whole - 1, "in-half": whole // 2, "empty": 0}
         node = lone_node(tmp_path, cache)
-        node.arguments = (*node.arguments, "--model-dir", str(damaged))
+        for name in sizes:
+            shutil.copytree(embedded_directory, tmp_path / name)
+            node.arguments = (*node.arguments, "--model-dir", str(tmp_path / name))
         try:
             node.start()
             node.wait_until_up()
-            weights = damaged / "model.safetensors"
-            size = weights.stat().st_size
-            os.truncate(weights, {"cut by one byte": size - 1, "cut in half": size // 2, "empty": 0}[damage])
-            assert place(node, "local/damaged").status_code < 300
-            view = wait_for("the placement has failed", lambda: failed_placement(node, "local/damaged"))
-            assert "model.safetensors" in view.reason
+            for name, size in sizes.items():
+                os.truncate(tmp_path / name / "model.safetensors", size)
+                model = f"local/{name}"
+                assert place(node, model).status_code < 300
+                view = wait_for(
+                    f"the placement of {name} has failed", lambda model=model: failed_placement(node, model)
+                )
+                assert "model.safetensors" in view.reason
             assert place(node).status_code < 300
             wait_for("another model is ready", lambda: (found := node.placement()) and found.state == "ready")
         finally:
@@ -129,11 +134,8 @@ class TestF2Files:
 
 class TestZ1Ends:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-    def test_a_signal_ends_the_node_and_its_stages_in_good_order(
-        self, cache: Path, tmp_path: Path, number: signal.Signals
-    ) -> None:
-        with real_cluster(tmp_path, 2, ("--cache", str(cache))) as cluster:
-            cluster.place(min_stages=2)
+    def test_a_signal_ends_the_node_and_its_stages_in_good_order(self, tmp_path: Path, number: signal.Signals) -> None:
+        with scripted_ring(tmp_path, 2, Script()) as cluster:
             other, node = sorted(cluster.nodes, key=lambda each: each is not cluster.leader())[::-1]
             children = [child.pid for child in node.children()]
             assert children
@@ -147,12 +149,13 @@ class TestZ1Ends:
             node.wait_until_up()
             cluster.wait_until_together()
 
-    def test_a_second_interrupt_ends_it_at_once(self, cache: Path, tmp_path: Path) -> None:
-        node = lone_node(tmp_path, cache)
+    def test_a_second_interrupt_ends_it_at_once(self, tmp_path: Path) -> None:
+        node = lone_node(tmp_path, tmp_path / "cache")
+        node.arguments = (*node.arguments, *scripted_arguments(tmp_path, Script()))
         node.start()
         node.wait_until_up()
-        assert place(node).status_code < 300
-        wait_for("the model is ready", lambda: (found := node.placement()) and found.state == "ready")
+        assert place(node, MODEL).status_code < 300
+        wait_for("the model is ready", lambda: (found := node.placement(MODEL)) and found.state == "ready")
         children = [child.pid for child in node.children()]
         os.kill(children[0], signal.SIGSTOP)  # a stage that doesn't end keeps the node busy ending in good order
         node.send(signal.SIGINT)
@@ -163,18 +166,17 @@ class TestZ1Ends:
         wait_for("its children are gone", lambda: all(map(is_gone, children)), 5)
 
     @pytest.mark.parametrize("while_loading", [False, True])
-    def test_the_stages_of_a_killed_node_end_by_themselves(
-        self, cache: Path, tmp_path: Path, while_loading: bool
-    ) -> None:
-        node = lone_node(tmp_path, cache)
+    def test_the_stages_of_a_killed_node_end_by_themselves(self, tmp_path: Path, while_loading: bool) -> None:
+        node = lone_node(tmp_path, tmp_path / "cache")
+        script = Script(load_s=10.0 if while_loading else 0.0)
+        node.arguments = (*node.arguments, *scripted_arguments(tmp_path, script))
         node.start()
         node.wait_until_up()
         try:
-            assert place(node).status_code < 300
+            assert place(node, MODEL).status_code < 300
+            state = "loading" if while_loading else "ready"
+            wait_for(f"the model is {state}", lambda: (found := node.placement(MODEL)) and found.state == state)
             children = wait_for("a stage process", lambda: [child.pid for child in node.children()])
-            if not while_loading:
-                wait_for("the model is ready", lambda: (found := node.placement()) and found.state == "ready")
-                children = [child.pid for child in node.children()]
             node.kill()
             wait_for("its children are gone", lambda: all(map(is_gone, children)), 5)
             assert is_free(node.api_port)

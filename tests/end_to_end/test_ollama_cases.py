@@ -62,7 +62,7 @@ def test_t2_a_stop_string_over_token_borders_is_never_sent(three_stages: RealClu
 
 def test_t5_why_it_is_done(three_stages: RealCluster) -> None:
     assert answer(three_stages, options={"num_predict": 3})["done_reason"] == "length"
-    short = [{"role": "user", "content": "Say: yes"}]
+    short = [{"role": "user", "content": "What is the capital of France?"}]
     assert answer(three_stages, messages=short, options={"num_predict": -1})["done_reason"] == "stop"
 
 
@@ -87,12 +87,14 @@ def test_generate_is_a_chat_of_one_message_and_raw_is_none(three_stages: RealClu
 @pytest.mark.parametrize("form", ["json", Verdict.model_json_schema()], ids=["json", "schema"])
 def test_p6_structured_output_holds(three_stages: RealCluster, form: Any) -> None:
     ask = [{"role": "user", "content": "Answer in JSON: is it ok?"}]
-    options = {"temperature": 1, "num_predict": 200}
-    reply = client(three_stages).chat(EMBEDDED_MODEL, ask, format=form, options=options)
+    reply = client(three_stages).chat(EMBEDDED_MODEL, ask, format=form, options={"temperature": 1, "num_predict": 30})
+    text = reply.message.content or ""
     if form != "json":
-        Verdict.model_validate_json(reply.message.content or "")
+        Verdict.model_validate_json(text)
     elif reply.done_reason == "stop":
-        assert isinstance(json.loads(reply.message.content or ""), dict)
+        assert isinstance(json.loads(text), dict)
+    else:
+        assert text.lstrip().startswith("{")
 
 
 @pytest.mark.parametrize("stream", [False, True])
