@@ -232,6 +232,9 @@ class Libp2pTransport:
             except OSError as error:  # reset by the peer a moment ago; libp2p will notice
                 logger.debug("a connection ended before it began: %s", error)
                 return None
+            if self._refusal(connection.peer) is not None:  # no longer allowed since it began to shake hands
+                connection.abort()
+                return None
             self._connections[swarm_conn] = connection
             self._listener.connected(connection)
         return connection

@@ -29,8 +29,9 @@ ANSWER_TIMEOUT_S = 5.0
 FOLLOW_LIMIT_S = 10.0
 """How long a removal waits for the others to follow. Raise it and people wait longer for a machine that sleeps."""
 
-PAUSE_S = 1.0
-"""Before a secret that could not be fetched is tried again."""
+PAUSES_S = (1.0, 30.0)
+"""Before a secret that could not be fetched is tried again: at first, doubled each time, and at most. Lower them and a
+member that is behind asks others in vain more often; raise them and it may catch up later."""
 
 log = structlog.get_logger(__name__)
 
@@ -72,11 +73,13 @@ class Rekeying:
         return self._behind(self._overlay.view, charter)
 
     async def _catch_up(self) -> None:
+        pause, longest = PAUSES_S
         while ahead := self._ahead(self._overlay.view):
             for peer in ahead:
                 await self._fetch(peer)
             if self._ahead(self._overlay.view):
-                await trio.sleep(PAUSE_S)
+                await trio.sleep(pause)
+                pause = min(2 * pause, longest)
                 self._learn(self._overlay.view)
 
     def _learn(self, view: View) -> None:

@@ -1,8 +1,10 @@
 """A transport that goes over to another cluster, or another secret, while it runs."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import trio
 from real_hosts import CLUSTER, ECHO, Start, connect, on_peers
 
 from networking.ticket import Cluster
@@ -52,5 +54,20 @@ def test_a_peer_that_is_no_longer_allowed_is_cut_off_and_stays_so(tmp_path: Path
         assert (to_b.closed, to_c.closed) == (True, False)
         with pytest.raises(DialError):
             await a.transport.dial(b.transport.addresses[0])
+
+    on_peers(tmp_path, test)
+
+
+def test_a_peer_that_is_removed_while_it_shakes_hands_does_not_get_in(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        answers = iter((True,))
+        a, b = await start("a", allow=lambda _peer: next(answers, False)), await start("b")
+        with suppress(DialError):
+            await b.transport.dial(a.transport.addresses[0])
+            await b.listener.hears("connected")
+            await b.listener.hears("disconnected")
+        assert next(answers, None) is None
+        with pytest.raises(trio.WouldBlock):
+            a.listener.news.receive_nowait()
 
     on_peers(tmp_path, test)
