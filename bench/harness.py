@@ -1,11 +1,10 @@
 """What benches share: a real model, rings of real stage processes on loopback, and the one line of figures at the end."""
-# ruff: noqa: E402 (the search path must be right before anything else is imported)
 
 import sys
 from pathlib import Path
 
-# A script's folder is searched before all others, and bench/http.py is not what libraries mean by ``import http``.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+# A script's folder is searched before all others, but bench/http.py is not what libraries mean by ``import http``.
+sys.path.sort(key=lambda entry: Path(entry).resolve() == Path(__file__).parent)
 
 import json
 import os
@@ -16,7 +15,8 @@ from itertools import pairwise
 
 import structlog
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
+from slow_links import relay
 
 from networking.transport import PeerId
 from p2pexo.cluster.assignments import Assignment, neighbours
@@ -24,9 +24,11 @@ from p2pexo.cluster.facts import Placements, StageFact
 from p2pexo.cluster.observed import Cluster
 from p2pexo.engine.blas import prepare_blas
 from p2pexo.engine.environment import private_directory, stage_environment
+from p2pexo.engine.scheduler import Limits
 from p2pexo.generation.errors import from_report
 from p2pexo.generation.events import Delta, Failed, Finished
-from p2pexo.generation.request import Request
+from p2pexo.generation.request import Request, Sampling
+from p2pexo.generation.text import Prompt
 from p2pexo.models.catalogue import EMBEDDED
 from p2pexo.models.store import Store
 from p2pexo.ring.engines import MLX_ENGINE
@@ -49,8 +51,17 @@ class Workshop:
 @frozen
 class Answered:
     tokens: tuple[int, ...]
-    seconds_per_token: float
-    """Of decoding, as stage 0 counts it; the first token belongs to the prefill."""
+    times: tuple[float, ...]
+    """When each token came, on trio's clock."""
+    prefill_s: float
+    """As stage 0 counts it, up to the first token."""
+    decode_s: float
+    """From the first token to the last."""
+
+    @property
+    def seconds_per_token(self) -> float:
+        """Of decoding; the first token belongs to the prefill."""
+        return self.decode_s / (len(self.tokens) - 1)
 
 
 def set_up() -> Workshop:
@@ -64,17 +75,30 @@ def set_up() -> Workshop:
 
 
 @asynccontextmanager
-async def running_ring(workshop: Workshop, stages: int, *, engine: str = MLX_ENGINE) -> AsyncGenerator[StageProcess]:
-    """A ring of that many processes, layers cut evenly; its stage 0, once all are ready."""
-    cuts = [round(MODEL.layers * rank / stages) for rank in range(stages + 1)]
+async def running_ring(
+    workshop: Workshop,
+    stages: int,
+    *,
+    engine: str = MLX_ENGINE,
+    limits: Limits | None = None,
+    layers: int = MODEL.layers,
+    precision: str = "auto",
+    hop_s: float = 0.0,
+) -> AsyncGenerator[StageProcess]:
+    """A ring of that many processes, layers cut evenly; its stage 0, once all are ready.
+
+    ``hop_s``: what each hop takes on top of what it takes anyway.
+    """
+    cuts = [round(layers * rank / stages) for rank in range(stages + 1)]
     plans = tuple(StagePlan("bench", first, end) for first, end in pairwise(cuts))
     epoch = Epoch(1, 1, "bench")
-    placement = Placement(f"bench-{stages}", MODEL.id, MODEL.revision, epoch, plans)
+    placement = Placement(f"bench-{stages}", MODEL.id, MODEL.revision, epoch, plans, precision)
     processes = [
         StageProcess(
             StageSpec(placement, rank, workshop.model_directory, ("127.0.0.1",)),
             environment=workshop.environment,
             engine=engine,
+            limits=limits,
         )
         for rank in range(stages)
     ]
@@ -82,6 +106,8 @@ async def running_ring(workshop: Workshop, stages: int, *, engine: str = MLX_ENG
         for process in processes:
             await nursery.start(process.run)
         statuses = [await _reached(process, StagePhase.LISTENING) for process in processes]
+        if hop_s:
+            statuses = [await _slowed(nursery, status, hop_s) for status in statuses]
         for rank, process in enumerate(processes):
             await process.join(_neighbours(Assignment(placement, rank), statuses))
         for process in processes:
@@ -107,24 +133,50 @@ def _believe(peer: PeerId, data: bytes, signature: bytes) -> bool:
 async def ask(stage: StageProcess, request: Request) -> Answered:
     """Run a request to its end. Raises its error if it fails."""
     tokens: list[int] = []
+    times: list[float] = []
     async with stage.generate(request) as events:
         async for event in events:
             match event:
                 case Delta():
                     tokens += event.tokens
+                    times += [trio.current_time()] * len(event.tokens)
                 case Failed():
                     raise from_report(event.error)
                 case Finished():
-                    return Answered(tuple(tokens), event.decode_s / (len(tokens) - 1))
+                    return Answered(tuple(tokens), tuple(times), event.prefill_s, event.decode_s)
                 case _:
                     pass
     raise RuntimeError(f"the events of {request.id} ended without an end")
+
+
+async def ask_all(stage: StageProcess, requests: Sequence[Request]) -> list[Answered]:
+    """All at once; the answers in the order of the requests."""
+    answers: dict[str, Answered] = {}
+
+    async def one(request: Request) -> None:
+        answers[request.id] = await ask(stage, request)
+
+    async with trio.open_nursery() as nursery:
+        for request in requests:
+            nursery.start_soon(one, request)
+    return [answers[request.id] for request in requests]
+
+
+def raw_request(id: str, text: str, tokens: int) -> Request:
+    """A greedy answer of so many tokens to a text without a chat format."""
+    return Request(id, MODEL.id, (), Sampling(temperature=0.0), max_tokens=tokens, raw_prompt=Prompt(text))
 
 
 def print_figures(**figures: float | int | str) -> None:
     """The last line of a bench: one JSON object."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
     print(json.dumps(rounded), flush=True)
+
+
+async def _slowed(nursery: trio.Nursery, status: StageStatus, hop_s: float) -> StageStatus:
+    """The status of a stage as its previous one sees it, through links that take time."""
+    endpoints = [await nursery.start(relay, each, hop_s) for each in status.endpoints]
+    return evolve(status, endpoints=tuple(endpoints))
 
 
 async def _reached(process: StageProcess, phase: StagePhase) -> StageStatus:
