@@ -156,6 +156,11 @@ def test_o4_editors_find_what_they_look_for(three_stages: RealCluster) -> None:
     assert shown.details
     assert shown.details.family == "llama"
     assert EMBEDDED_MODEL in [model.model for model in client(three_stages).list().models]
+    assert shown.capabilities
+    by_name = httpx.post(f"{three_stages[0].url}/api/show", json={"name": EMBEDDED_MODEL})
+    assert by_name.json()["capabilities"] == shown.capabilities
+    version = httpx.get(f"{three_stages[0].url}/api/version").json()["version"]
+    assert tuple(map(int, version.split("."))) >= (0, 6, 4)
     head = httpx.head(three_stages[0].url)
     assert (head.status_code, head.content) == (200, b"")
 
