@@ -167,7 +167,7 @@ class Conversation:
         elif isinstance(message, Ask):
             self._on_ask(now, link, message.about)
         elif isinstance(message, Answer):
-            self._on_answer(now, message)
+            self._on_answer(now, link, message)
         else:
             self._on_goodbye(link)
 
@@ -265,12 +265,17 @@ class Conversation:
         if heard_at is None or reached is None:
             self._outbox.send(link.connection, Answer(about))
         else:
-            self._outbox.send(link.connection, Answer(about, reached.life.process, now - heard_at))
+            answer = Answer(about, reached.life.process, now - heard_at, reached.version)
+            self._outbox.send(link.connection, answer)
 
-    def _on_answer(self, now: float, answer: Answer) -> None:
+    def _on_answer(self, now: float, link: Link, answer: Answer) -> None:
         reached = self._documents.reached(answer.about)
-        if answer.age_s is not None and reached is not None and reached.life.process == answer.process:
-            self.carry_out(self._membership.vouch(now, answer.about, answer.age_s))
+        if answer.age_s is None or reached is None or reached.life.process != answer.process:
+            return
+        self.carry_out(self._membership.vouch(now, answer.about, answer.age_s))
+        if reached.version < answer.version:
+            # Heartbeats tell of the volatile facts of their sender alone, and gossip may not get here.
+            self._outbox.send(link.connection, self._digest_for(link, answer=True))
 
     # What everyone knows.
 

@@ -143,6 +143,8 @@ class Answer:
     about: PeerId
     process: int = 0
     age_s: float | None = None
+    version: int = field(default=0, validator=_check_counter)
+    """How far the sender's copy of its document goes."""
 
 
 @frozen

@@ -83,7 +83,7 @@ def remember_each_claim(observe, self, now, claims):
     self._memory |= {f"{peer} in {claim}": each for peer, each in self._memory.items() for claim in [each.claim]}
 
 
-def trust_nobody(self, now, answer):
+def trust_nobody(self, now, link, answer):
     pass
 
 
