@@ -86,6 +86,7 @@ class Held:
         )
 
 
+@pytest.mark.timeout(600)  # half a minute where nothing else runs
 def test_h9_a_hundred_hang_ups_leave_nothing_behind(ring: RealCluster) -> None:
     """Each time the ring's only slot is free again at once, and after all times the processes hold what they held."""
     leader = ring.leader()
