@@ -28,8 +28,9 @@ _COMMANDS = {
     "node": _Command(
         "p2pexo.cli.node:node",
         "Run a node on this machine, until Ctrl-C.",
-        "The first start makes a cluster of this machine alone; every further machine joins it with a ticket, or with the "
-        "same name and secret. Everything can be said by flag or by variable; the flag wins. In a variable, several "
+        "The first start makes a cluster of this machine alone. If there are others on the network, it asks to be let in, "
+        "and serves alone until somebody there approves it; on other networks it joins with a ticket, or with the same "
+        "name and secret. Everything can be said by flag or by variable; the flag wins. In a variable, several "
         "values are separated by spaces, several paths by colons.",
     ),
     "demo": _Command(
@@ -52,6 +53,20 @@ _COMMANDS = {
         "p2pexo.cli.place:delete",
         "Unload a model from the machines of the cluster.",
         "Answers that are still running end with an error.",
+    ),
+    "members": _Command(
+        "p2pexo.cli.members:members", "List who is in the cluster, who has been, and who waits outside."
+    ),
+    "approve": _Command(
+        "p2pexo.cli.approve:approve",
+        "Let a machine into the cluster that waits for it.",
+        "Both machines show a code. If they are the same, nobody stands between them.",
+    ),
+    "deny": _Command("p2pexo.cli.approve:deny", "Turn a machine away that waits to be let into the cluster."),
+    "remove": _Command(
+        "p2pexo.cli.members:remove",
+        "Keep a machine out of the cluster for ever.",
+        "The other machines get a new secret; those that are away get it when they are back.",
     ),
     "ticket": _Command(
         "p2pexo.cli.ticket:ticket",

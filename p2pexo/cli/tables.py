@@ -19,8 +19,27 @@ def cluster_tables(snapshot: ClusterState) -> RenderableType:
         parts += [Text(), ring_table(placement)]
     if not snapshot.placements:
         parts.append(Text("\nNo model is loaded. Load one with `p2pexo place MODEL`, or just ask it something."))
+    parts += newcomer_lines(snapshot)
     parts += [Text(f"! {warning}", style="yellow") for warning in snapshot.warnings]
     return Group(*parts)
+
+
+def newcomer_lines(snapshot: ClusterState) -> list[Text]:
+    """Who waits to be let in here, and where this node itself waits, each with the code to compare."""
+    lines = [
+        Text.assemble(
+            f"? {each.name} ({each.machine}; {each.address}) asks to join at {each.at}; code ",
+            (each.code, "bold"),
+            f": p2pexo approve {each.name}",
+        )
+        for each in snapshot.newcomers
+    ]
+    if snapshot.asking:
+        code = (snapshot.asking.code, "bold")
+        lines.append(
+            Text.assemble(f"? waits to be let into {snapshot.asking.cluster}; code ", code, ": approve it there")
+        )
+    return lines
 
 
 def _headline(snapshot: ClusterState) -> Text:

@@ -80,6 +80,18 @@ class AsyncClient:
         """Stop a model. Its memory is free again when ``follow(…, until="gone")`` has ended."""
         await self._ask(operations.delete(placement_id))
 
+    async def approve(self, peer: str, code: str | None = None) -> None:
+        """Let in a machine that waits, one of the cluster's ``newcomers``; with a code given only if it shows that one."""
+        await self._ask(operations.approve(peer, code))
+
+    async def deny(self, peer: str) -> None:
+        """Turn a machine away that waits to be let in."""
+        await self._ask(operations.deny(peer))
+
+    async def remove(self, peer: str) -> tuple[str, ...]:
+        """Keep a member out for ever, and change the cluster's secret; the members that have not heard of it yet."""
+        return await self._ask(operations.remove(peer))
+
     def follow(
         self, placement_id: str, *, until: Goal = "ready"
     ) -> AbstractAsyncContextManager[AsyncIterator[Placement]]:

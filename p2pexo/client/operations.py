@@ -72,6 +72,11 @@ class _Models:
     data: tuple[Model, ...] = ()
 
 
+@frozen
+class _Removed:
+    behind: tuple[str, ...] = ()
+
+
 CLUSTER = Question(Call("GET", "/v1/cluster"), lambda content: read(ClusterState, content))
 
 MODELS = Question(Call("GET", "/v1/models"), lambda content: read(_Models, content).data)
@@ -87,6 +92,24 @@ def place(model: str, min_stages: int, precision: Precision | None) -> Question[
 
 def delete(placement_id: str) -> Question[None]:
     call = Call("DELETE", f"/v1/placements/{quote(placement_id, safe='')}", repeatable=False)
+    return Question(call, lambda content: None)
+
+
+def approve(peer: str, code: str | None) -> Question[None]:
+    return _decision(peer, "approve", {"code": code} if code is not None else None)
+
+
+def deny(peer: str) -> Question[None]:
+    return _decision(peer, "deny", None)
+
+
+def remove(peer: str) -> Question[tuple[str, ...]]:
+    call = Call("DELETE", f"/v1/members/{quote(peer, safe='')}", repeatable=False)
+    return Question(call, lambda content: read(_Removed, content).behind)
+
+
+def _decision(peer: str, verb: str, body: object) -> Question[None]:
+    call = Call("POST", f"/v1/newcomers/{quote(peer, safe='')}/{verb}", body, repeatable=False)
     return Question(call, lambda content: None)
 
 

@@ -80,6 +80,18 @@ class Client:
         """Stop a model. Its memory is free again when ``follow(…, until="gone")`` has ended."""
         self._ask(operations.delete(placement_id))
 
+    def approve(self, peer: str, code: str | None = None) -> None:
+        """Let in a machine that waits, one of the cluster's ``newcomers``; with a code given only if it shows that one."""
+        self._ask(operations.approve(peer, code))
+
+    def deny(self, peer: str) -> None:
+        """Turn a machine away that waits to be let in."""
+        self._ask(operations.deny(peer))
+
+    def remove(self, peer: str) -> tuple[str, ...]:
+        """Keep a member out for ever, and change the cluster's secret; the members that have not heard of it yet."""
+        return self._ask(operations.remove(peer))
+
     def follow(self, placement_id: str, *, until: Goal = "ready") -> AbstractContextManager[Iterator[Placement]]:
         """The states of a placement until it is ready, or gone. Raises PlacementFailedError if it can't be loaded."""
         return self._stream(operations.follow(placement_id, until))
