@@ -1,0 +1,153 @@
+"""Fresh homes without a flag find one another, and become one cluster by approval only; who is removed stays out.
+
+Ports, loopback and a name for mDNS are variables, since all nodes are on one machine here.
+"""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from attrs import define
+from end_to_end.cluster import RealCluster, RealNode, wait_for
+
+from networking.identity import Identity
+from p2pexo.cli.fleet import free_ports
+from p2pexo.cluster.snapshot import NewcomerView
+
+
+@define
+class FreshNode(RealNode):
+    def start(self) -> None:
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("P2PEXO_")}
+        own = {
+            "P2PEXO_HOME": str(self.home),
+            "P2PEXO_NAME": self.name,
+            "P2PEXO_LOOPBACK": "1",
+            "P2PEXO_LISTEN": f"127.0.0.1:{self.port}",
+            "P2PEXO_API_PORT": str(self.api_port),
+            "P2PEXO_EXIT_WITH_PARENT": "1",
+        }
+        with (self.home.parent / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "p2pexo", "node"],
+                env=inherited | self.environment | own,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def newcomer(self, name: str) -> NewcomerView | None:
+        return next((each for each in self.snapshot().newcomers if each.name == name), None)
+
+    def post(self, path: str, **body: str) -> httpx.Response:
+        return httpx.post(f"{self.url}/v1/{path}", json=body or None, timeout=30)
+
+
+@contextmanager
+def fresh_nodes(folder: Path, count: int) -> Generator[list[FreshNode]]:
+    """Nodes that were never started, by their peer ids: the first is the one that the others will ask."""
+    ports = free_ports(2 * count)
+    shared = {
+        "P2PEXO_MDNS_SERVICE": f"_p2x{secrets.token_hex(4)}._tcp.local.",
+        "P2PEXO_CACHE": str(folder / "cache"),
+    }
+    homes = sorted((folder / f"home-{number}" for number in range(count)), key=lambda home: Identity.load(home).peer_id)
+    nodes = [
+        FreshNode(f"node-{number}", home, ports[number], ports[count + number], environment=shared)
+        for number, home in enumerate(homes)
+    ]
+    try:
+        yield nodes
+    finally:
+        for node in nodes:
+            if node.process is not None and node.process.poll() is None:
+                node.process.terminate()
+        for node in nodes:
+            node.end()
+
+
+def start(nodes: Sequence[FreshNode]) -> None:
+    for node in nodes:
+        node.start()
+    for node in nodes:
+        node.wait_until_up()
+
+
+def waits(newcomer: FreshNode, at: FreshNode) -> NewcomerView:
+    """Once the newcomer shows the same code as the member that it asks."""
+
+    def same_code() -> NewcomerView | None:
+        seen, asking = at.newcomer(newcomer.name), newcomer.snapshot().asking
+        return seen if seen and asking and seen.code == asking.code else None
+
+    return wait_for(f"{newcomer.name} waits at {at.name}, and both show one code", same_code)
+
+
+def approve(newcomer: FreshNode, at: FreshNode, *, by: FreshNode | None = None) -> None:
+    seen = waits(newcomer, at)
+    response = (by or at).post(f"newcomers/{seen.peer}/approve", code=seen.code)
+    assert response.status_code == 200, response.text
+
+
+def together(*nodes: FreshNode) -> None:
+    RealCluster(list(nodes)).wait_until_together()
+    assert len({node.snapshot().cluster for node in nodes}) == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["lower first", "higher first"])
+def test_two_fresh_nodes_pair_by_approval_only(tmp_path: Path, order: tuple[int, int]) -> None:
+    with fresh_nodes(tmp_path, 2) as nodes:
+        start([nodes[order[0]]])
+        start([nodes[order[1]]])
+        lower, higher = nodes
+        seen = waits(higher, at=lower)
+        name = lower.snapshot().cluster
+        assert (len(lower.snapshot().members), len(higher.snapshot().members)) == (1, 1)
+        asking = higher.snapshot().asking
+        assert asking is not None
+        assert asking.cluster == name
+        wrong = lower.post(f"newcomers/{seen.peer}/approve", code="no code")
+        assert wrong.status_code == 403
+        assert "another code" in wrong.json()["error"]["message"]
+        assert len(higher.snapshot().members) == 1
+        approve(higher, at=lower)
+        together(lower, higher)
+        assert (higher.snapshot().cluster, higher.snapshot().asking, lower.snapshot().newcomers) == (name, None, ())
+
+
+@pytest.mark.timeout(240)
+def test_three_fresh_nodes_pair_and_one_that_is_removed_stays_out(tmp_path: Path) -> None:
+    with fresh_nodes(tmp_path, 3) as nodes:
+        lowest, middle, highest = nodes
+        start([middle, highest])
+        approve(highest, at=middle)
+        together(middle, highest)
+        start([lowest])  # alone among fresh nodes it would wait to be asked; a cluster is asked whatever its peer ids
+        door = wait_for("somebody is asked", lambda: lowest.snapshot().asking and asked_by(lowest, middle, highest))
+        approve(lowest, at=door, by=middle if door is highest else highest)
+        together(*nodes)
+
+        # One is removed while another is away: that one comes back by itself, the removed one doesn't.
+        peer = highest.snapshot().me
+        lowest.end()
+        wait_for("its going is noticed", lambda: len(middle.snapshot().members) == 2)
+        response = httpx.delete(f"{middle.url}/v1/members/{peer}", timeout=30)
+        assert response.json()["behind"] == []
+        wait_for("it is out", lambda: len(middle.snapshot().members) == 1 == len(highest.snapshot().members))
+        wait_for("it says so", lambda: any("no longer let into" in line for line in highest.snapshot().warnings))
+        lowest.start()
+        lowest.wait_until_up()
+        together(lowest, middle)
+        assert peer not in {member.peer for node in (lowest, middle) for member in node.snapshot().members}
+        assert httpx.delete(f"{lowest.url}/v1/members/nobody", timeout=30).status_code == 404
+
+
+def asked_by(newcomer: FreshNode, *members: FreshNode) -> FreshNode | None:
+    return next((each for each in members if (seen := each.newcomer(newcomer.name)) and seen.at == each.name), None)
