@@ -13,6 +13,7 @@ from mlx.utils import tree_flatten
 
 from p2pexo.engine.families import Family, build
 from p2pexo.engine.precision import apply_precision, choose_precision, on_gpu
+from p2pexo.models.architectures import packing, text_config
 from p2pexo.models.directory import ModelDirectory, ModelFilesError
 
 Progress = Callable[[float], None]
@@ -22,11 +23,16 @@ _CPU_CACHE_BYTES = 64 * 1024 * 1024
 """Freed buffers that MLX keeps for reuse on a CPU. Raise it and more memory stays taken after a long prompt; lower it and
 every step asks the system for memory anew."""
 
+_WORD_BITS = 32
+"""Packed weights are stored in words of this many bits."""
+
+_NVFP4_GROUP = 16
+
 
 def load_layers(
     directory: Path, *, first_layer: int, end_layer: int, precision: str, progress: Progress
 ) -> tuple[Family, dict[str, Any]]:
-    """The layers and the ends beside them, evaluated; and the model's config.
+    """The layers and the ends beside them, evaluated; and the config of the language model, with its true sizes.
 
     Raises ModelFilesError when files are missing, cut or don't fit the config, and UnsupportedModelError.
     """
@@ -38,7 +44,12 @@ def load_layers(
     )
     apply_precision(family.model, chosen, gpu=gpu)
     _evaluate(family, progress, gpu=gpu)
-    return family, files.config
+    sizes = {
+        "num_hidden_layers": family.layers_total,
+        "hidden_size": family.hidden_size,
+        "vocab_size": family.vocabulary_size,
+    }
+    return family, text_config(files.config) | sizes
 
 
 def _lazy_layers(files: ModelDirectory, first_layer: int, end_layer: int) -> Family:
@@ -49,6 +60,7 @@ def _lazy_layers(files: ModelDirectory, first_layer: int, end_layer: int) -> Fam
     family.keep(first_layer, end_layer)
     _quantise(family.model, files.config, weights)
     family.model.load_weights(list(_fitting(family.model, weights, files).items()))
+    family.model.eval()
     return family
 
 
@@ -57,23 +69,41 @@ def _lazy_weights(files: ModelDirectory, model: Any) -> dict[str, mx.array]:
     weights: dict[str, mx.array] = {}
     for shard in files.shards:
         weights |= cast(dict[str, mx.array], mx.load(str(files.path / shard)))
-    return model.sanitize(weights) if hasattr(model, "sanitize") else weights
+    if not hasattr(model, "sanitize"):
+        return weights
+    try:
+        return model.sanitize(weights)
+    except (KeyError, ValueError, AttributeError, TypeError) as error:
+        problem = f"{files.path} has no weights as config.json calls for: {type(error).__name__}: {error}"
+        raise ModelFilesError(problem) from error
 
 
 def _quantise(model: Any, config: Mapping[str, Any], weights: Mapping[str, mx.array]) -> None:
-    """Give the modules that are stored quantised their quantised form; ``config`` may override the layout of each."""
-    settings = config.get("quantization")
+    """Give the modules that are stored quantised their quantised form. ``config`` may tell the layout of each; where it
+    does not, the weights do: the layout that stands for all of them is not true of every one."""
+    settings = packing(config)
     if settings is None:
         return
 
     def layout(path: str, module: nn.Module) -> bool | dict[str, Any]:
         if f"{path}.scales" not in weights or not hasattr(module, "to_quantized"):
             return False
-        return dict(settings[path]) if isinstance(settings.get(path), Mapping) else True
+        told = settings.get(path)
+        return dict(told) if isinstance(told, Mapping) else _layout(module, weights, path)
 
     nn.quantize(
         model, settings["group_size"], settings["bits"], mode=settings.get("mode", "affine"), class_predicate=layout
     )
+
+
+def _layout(module: Any, weights: Mapping[str, mx.array], path: str) -> dict[str, Any]:
+    """How a weight is packed, by its shape and that of its scales; only affine ones keep scales in a floating type."""
+    columns = module.weight.shape[-1]
+    scales = weights[f"{path}.scales"]
+    group_size = columns // scales.shape[-1]
+    bits = weights[f"{path}.weight"].shape[-1] * _WORD_BITS // columns
+    mode = "affine" if scales.dtype != mx.uint8 else "nvfp4" if group_size == _NVFP4_GROUP else f"mxfp{bits}"
+    return {"group_size": group_size, "bits": bits, "mode": mode}
 
 
 def _fitting(model: Any, weights: Mapping[str, mx.array], files: ModelDirectory) -> dict[str, mx.array]:

@@ -12,20 +12,20 @@ from types import ModuleType
 from p2pexo.models.architectures import ARCHITECTURES
 
 
-def module_name(model_type: str) -> str:
-    return ARCHITECTURES.get(model_type, model_type)
-
-
 def model_module(model_type: str) -> ModuleType:
-    """The module of ``mlx_lm.models`` with the ``Model`` and ``ModelArgs`` of a model type. Raises ImportError."""
-    _place_package()
-    return importlib.import_module(f"mlx_lm.models.{module_name(model_type)}")
+    """The module with the ``Model`` and ``ModelArgs`` of one of ``ARCHITECTURES``. Raises ImportError and KeyError."""
+    return mlx_lm_module(ARCHITECTURES[model_type].module)
 
 
 def cache_module() -> ModuleType:
     """``mlx_lm.models.cache``."""
+    return mlx_lm_module("cache")
+
+
+def mlx_lm_module(name: str) -> ModuleType:
+    """A module of ``mlx_lm.models``. Raises ImportError."""
     _place_package()
-    return importlib.import_module("mlx_lm.models.cache")
+    return importlib.import_module(f"mlx_lm.models.{name}")
 
 
 def _place_package() -> None:

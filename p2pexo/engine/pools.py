@@ -7,7 +7,7 @@ taken out of their pools and joined. While the same sequences travel together no
 alone has a plain cache, which costs nothing extra.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import mlx.core as mx
 from attrs import define, field
 
-from p2pexo.engine.mlx_models import cache_module
 
 Caches = list[Any]
 """One for each layer of the stage, all for the same sequences."""
@@ -76,12 +75,6 @@ class CachePools:
         if rest:
             self._pools.update(dict.fromkeys(rest, _rows(pool, rest)))
         return taken
-
-
-def is_batchable(caches: Iterable[Any]) -> bool:
-    """Whether sequences with such caches can be computed together."""
-    module = cache_module()
-    return all(type(each) in (module.KVCache, module.RotatingKVCache) for each in caches)
 
 
 def _rows(pool: Pool, sequences: Sequence[int]) -> Pool:

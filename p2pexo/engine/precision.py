@@ -14,6 +14,8 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_unflatten
 
+from p2pexo.engine.mlx_models import mlx_lm_module
+
 _SPARE = 0.8
 """Share of the free memory that dense weights may take. Raise it and the caches may not fit; lower it and more models
 run quantised, slowly."""
@@ -51,18 +53,35 @@ def apply_precision(model: Any, precision: Precision, *, gpu: bool) -> None:
 
 
 def _is_quantised(module: Any) -> bool:
-    return isinstance(module, nn.QuantizedLinear | nn.QuantizedEmbedding)
+    return "scales" in module and "weight" in module
 
 
 def _dense(module: Any) -> nn.Module:
-    biases = module.biases if "biases" in module else None
-    weight = mx.dequantize(module.weight, module.scales, biases, module.group_size, module.bits, module.mode)
-    rows, columns = weight.shape
-    if isinstance(module, nn.QuantizedEmbedding):
-        dense: Any = nn.Embedding(rows, columns)
-    else:
-        dense = nn.Linear(columns, rows, bias="bias" in module)
-        if "bias" in module:
-            dense.bias = module.bias
+    """The same module of dense fp32 weights; those of experts and of heads are stacked, a matrix each."""
+    weight = mx.dequantize(
+        module.weight,
+        module.scales,
+        module.get("biases"),
+        module.group_size,
+        module.bits,
+        module.mode,
+        dtype=mx.float32,
+    )
+    dense = _blank(module)
     dense.weight = weight
+    if "bias" in module:
+        dense.bias = module.bias
     return dense
+
+
+def _blank(module: Any) -> Any:
+    """The dense counterpart of a quantised module, without weights of its own."""
+    if isinstance(module, nn.QuantizedEmbedding):
+        return nn.Embedding(1, 1)
+    if isinstance(module, nn.QuantizedLinear):
+        return nn.Linear(1, 1, bias=False)
+    if isinstance(module, mlx_lm_module("switch_layers").QuantizedSwitchLinear):
+        return mlx_lm_module("switch_layers").SwitchLinear(1, 1, 1, bias=False)
+    if isinstance(module, mlx_lm_module("mla").QuantizedMultiLinear):
+        return mlx_lm_module("mla").MultiLinear(1, 1, 1)
+    raise TypeError(f"a quantised {type(module).__name__} can't be made dense; load the model with precision 'keep'")

@@ -20,7 +20,7 @@ from p2pexo.engine.drawer import Drawer
 from p2pexo.engine.families import Family
 from p2pexo.engine.loading import arrays, load_layers
 from p2pexo.engine.masks import GrammarMasks
-from p2pexo.engine.pools import CachePools, is_batchable
+from p2pexo.engine.pools import CachePools
 from p2pexo.engine.precision import on_gpu
 from p2pexo.engine.wire import dtype_name, from_wire, to_wire
 
@@ -50,7 +50,7 @@ class StageEngine:
         self.is_first = first_layer == 0
         self.is_last = end_layer == self.layers_total
         self.weight_bytes = sum(array.nbytes for array in arrays(family.model))
-        self._is_batchable = is_batchable(family.new_caches())
+        self._can_batch = family.can_batch
         self._dtype = _compute_dtype(family)
         self.wire_dtype = dtype_name(self._dtype)
 
@@ -115,7 +115,7 @@ class StageEngine:
     def _parts(self, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
         """What is computed together: entries of one row with their neighbours, a chunk of a prompt alone."""
         for is_row, run in groupby(entries, key=lambda entry: len(entry.tokens) == 1):
-            if is_row and self._is_batchable:
+            if is_row and self._can_batch:
                 yield list(run)
             else:
                 yield from ([entry] for entry in run)

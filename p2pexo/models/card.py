@@ -26,5 +26,24 @@ class Card:
     description: str = ""
     source: str = ""
     """Where its files come from: ``embedded``, ``directory:PATH`` or ``hub``."""
+    layer_weights: tuple[int, ...] = ()
+    """Weights of each layer as stored; empty if all are of ``layer_bytes``."""
+    tied: bool = False
+    """Whether embedding and head are the same weights: a stage that has both holds them once."""
+    cache_limits: tuple[int, ...] = ()
+    """By layer: the tokens beyond which the cache of one text grows no more, 0 if it always grows; empty if all do."""
     sees: bool = False
     """Whether it takes pictures. None of the families that the engine runs does."""
+
+    def weight_bytes(self, first: int, end: int) -> int:
+        """Weights of a stage of these layers, with the ends beside them, as stored."""
+        sizes = self.layer_weights or (self.layer_bytes,) * self.layers
+        embedding = self.embedding_bytes if first == 0 else 0
+        head = self.head_bytes if end == self.layers else 0
+        shared = self.embedding_bytes if self.tied and embedding and head else 0
+        return sum(sizes[first:end]) + embedding + head - shared
+
+    def cache_bytes(self, first: int, end: int, tokens: int) -> int:
+        """Caches that one text of so many tokens fills in these layers, in fp32."""
+        limits = self.cache_limits or (0,) * self.layers
+        return self.kv_bytes_per_token * sum(min(tokens, limit or tokens) for limit in limits[first:end])

@@ -19,6 +19,7 @@ EMBEDDED = Card(
     head_bytes=31_851_648,
     kv_bytes_per_token=1536,
     dense_factor=6.395,
+    tied=True,
     description="Small and quick; comes with p2pexo and needs no download.",
     source="embedded",
 )

@@ -5,12 +5,18 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from p2pexo.models.architectures import SEES_KEY
+from p2pexo.models.architectures import SEES_KEY, packing, text_config
+from p2pexo.models.caches import cache_sizes, positive
 from p2pexo.models.card import Card
-from p2pexo.models.directory import ModelFilesError, Tensor, context_length
+from p2pexo.models.directory import Tensor, context_length
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _EMBEDDING = re.compile(r"(?:^|\.)embed_tokens\.")
+_HEAD = re.compile(r"(?:^|\.)lm_head\.")
+_NOT_OF_TEXT = re.compile(
+    r"(?:^|\.)(?:vision_tower|vision_model|visual|multi_modal_projector|mm_projector|mtp)\.|rotary_emb\.inv_freq$"
+)
+"""Parts that mlx-lm leaves in the files: what would see, what would guess several tokens ahead, what can be computed."""
 _FP32_BYTES = 4
 
 
@@ -24,50 +30,53 @@ def describe(
     description: str = "",
 ) -> Card:
     """``named``: all tensors of the weight files by name. Raises ModelFilesError when the config lacks what placing needs."""
-    tensors = named.values()
-    layers = _integer(config, "num_hidden_layers")
-    embedding = sum(each.nbytes for each in tensors if _EMBEDDING.search(each.name))
-    head = sum(each.nbytes for each in tensors if not _EMBEDDING.search(each.name) and not _LAYER.search(each.name))
-    tied = not any(each.name.startswith("lm_head.") for each in tensors)
+    told = text_config(config)
+    layers = positive(told, "num_hidden_layers")
+    tensors = {tensor.name: tensor for tensor in named.values() if _is_used(tensor.name, layers)}
+    embedding = sum(each.nbytes for each in tensors.values() if _EMBEDDING.search(each.name))
+    head = sum(
+        each.nbytes for each in tensors.values() if not _EMBEDDING.search(each.name) and not _LAYER.search(each.name)
+    )
+    tied = not any(_HEAD.search(name) for name in tensors)
+    weights = _by_layer(tensors.values(), layers)
+    caches = cache_sizes(config)
     return Card(
         id=id,
         revision=revision,
         architecture=str(config.get("model_type", "unknown")),
         layers=layers,
-        hidden_size=_integer(config, "hidden_size"),
+        hidden_size=positive(told, "hidden_size"),
         context_length=context_length(config),
-        layer_bytes=max(_by_layer(tensors).values(), default=0),
+        layer_bytes=max(weights),
         embedding_bytes=embedding,
         head_bytes=head + (embedding if tied else 0),
-        kv_bytes_per_token=_kv_bytes(config),
-        dense_factor=_dense_factor(named, config.get("quantization") or {}),
+        kv_bytes_per_token=caches.token_bytes,
+        dense_factor=_dense_factor(tensors, packing(config) or {}),
         description=description,
         source=source,
+        layer_weights=_unless_alike(weights),
+        tied=tied,
+        cache_limits=caches.limits if any(caches.limits) else (),
         sees=config.get(SEES_KEY) is True,
     )
 
 
-def _integer(config: Mapping[str, Any], name: str) -> int:
-    value = config.get(name)
-    if not isinstance(value, int) or value < 1:
-        raise ModelFilesError(f"config.json says {name} is {value!r}; a model needs a positive number there")
-    return value
+def _is_used(name: str, layers: int) -> bool:
+    """Models may have more layers in their files than they say: those that guess several tokens ahead."""
+    layer = _LAYER.search(name)
+    return not _NOT_OF_TEXT.search(name) and (layer is None or int(layer[1]) < layers)
 
 
-def _by_layer(tensors: Iterable[Tensor]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
+def _by_layer(tensors: Iterable[Tensor], layers: int) -> tuple[int, ...]:
+    sizes = [0] * layers
     for tensor in tensors:
         if match := _LAYER.search(tensor.name):
-            sizes[match[1]] = sizes.get(match[1], 0) + tensor.nbytes
-    return sizes
+            sizes[int(match[1])] += tensor.nbytes
+    return tuple(sizes)
 
 
-def _kv_bytes(config: Mapping[str, Any]) -> int:
-    """Keys and values of one layer, counted in fp32: the widest that any machine computes in."""
-    heads = _integer(config, "num_attention_heads")
-    kv_heads: int = config.get("num_key_value_heads") or heads
-    head_size: int = config.get("head_dim") or _integer(config, "hidden_size") // heads
-    return 2 * kv_heads * head_size * _FP32_BYTES
+def _unless_alike(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return sizes if len(set(sizes)) > 1 else ()
 
 
 def _dense_factor(named: Mapping[str, Tensor], quantization: Mapping[str, Any]) -> float:
@@ -80,6 +89,10 @@ def _dense_factor(named: Mapping[str, Tensor], quantization: Mapping[str, Any]) 
 
 def _values(tensor: Tensor, named: Mapping[str, Tensor], quantization: Mapping[str, Any]) -> int:
     """Weights that a tensor stands for: a packed one has as many as its scales say, the scales themselves none."""
+    if tensor.name.endswith("_blocks"):
+        return 2 * math.prod(tensor.shape)
+    if tensor.name.endswith("_scales") and tensor.name.removesuffix("scales") + "blocks" in named:
+        return 0
     module, _, kind = tensor.name.rpartition(".")
     scales = named.get(f"{module}.scales")
     if scales is None:

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 from attrs import frozen
 
+from p2pexo.models.architectures import text_config
+
 _MAX_HEADER_BYTES = 100 * 1024 * 1024
 """The format's own limit."""
 
@@ -76,7 +78,7 @@ class ModelDirectory:
 
 def context_length(config: Mapping[str, Any]) -> int:
     """Tokens, prompt and answer together. Raises ModelFilesError if the config does not say."""
-    length = config.get("max_position_embeddings")
+    length = text_config(config).get("max_position_embeddings")
     if not isinstance(length, int) or length < 1:
         raise ModelFilesError(
             f"config.json says max_position_embeddings is {length!r}; a model needs a positive number there"
