@@ -15,7 +15,6 @@ from typing import Any
 import mlx.core as mx
 from attrs import define, field
 
-
 Caches = list[Any]
 """One for each layer of the stage, all for the same sequences."""
 
