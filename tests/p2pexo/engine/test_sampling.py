@@ -115,7 +115,7 @@ def test_a_row_of_many_is_drawn_as_it_is_alone() -> None:
         Draw(Sampling(seed=1), 4),
         Draw(Sampling(seed=1, temperature=0.5), 4, choice=2),
         Draw(Sampling(seed=5, top_p=0.8, top_k=10), 1),
-        Draw(Sampling(temperature=0, frequency_penalty=2.0), 3, output=[int(mx.argmax(logits[4]).item())]),
+        Draw(Sampling(temperature=0, frequency_penalty=2.0), 3, output=[cast(int, mx.argmax(logits[4]).item())]),
         Draw(Sampling(seed=2**64 - 1, temperature=3.0), 9),
     ]
     alone = [cast(int, draw(logits[row][None], [each]).item()) for row, each in enumerate(draws)]
