@@ -94,7 +94,7 @@ def neighbours(assignment: Assignment, cluster: Cluster, verify: Verify) -> Neig
     """
     placement, count = assignment.placement, len(assignment.placement.stages)
     if count == 1:
-        return Neighbours(placement.epoch)
+        return Neighbours(placement.epoch, cache_tokens=placement.cache_tokens)
     previous = _introduced(placement, (assignment.rank - 1) % count, cluster, verify)
     following = _introduced(placement, (assignment.rank + 1) % count, cluster, verify)
     if previous is None or following is None:
@@ -107,6 +107,7 @@ def neighbours(assignment: Assignment, cluster: Cluster, verify: Verify) -> Neig
         previous_certificate=previous.status.certificate,
         next_certificate=following.status.certificate,
         next_endpoints=proven_first(following.status.endpoints, proven),
+        cache_tokens=placement.cache_tokens,
     )
 
 

@@ -14,8 +14,13 @@ from p2pexo.models.card import Card
 from p2pexo.ring.plan import StagePlan
 
 KV_RESERVE_TOKENS = 8192
-"""Tokens of conversation a stage keeps room for, or the model's whole context if that is shorter. Raise it and long or
-many conversations fit, but a model needs more machines; lower it and they are refused sooner."""
+"""Tokens of conversation a stage must have room for, or the model's whole context if that is shorter. Raise it and long or
+many conversations fit everywhere, but a model needs more machines; lower it and they are refused sooner."""
+KV_SHARE = 0.25
+"""Of the memory that a model leaves free, the share that is set aside for conversations on top. Raise it and more of them,
+and longer ones, are computed at a time; lower it and more models fit beside one another."""
+KV_CONTEXTS = 4
+"""Nothing is set aside for more conversations than so many of full length."""
 
 
 @frozen
@@ -58,9 +63,23 @@ class Demand:
     layer: int
     embedding: int
     head: int
+    token: int
+    """KV cache of one token in one layer."""
+    tokens: int
+    """Of conversation, for which each layer counts in ``layer``."""
+    most_tokens: int
+    """For which more may be set aside."""
 
-    def of_stage(self, layers: int, *, first: bool, last: bool) -> int:
-        return layers * self.layer + first * self.embedding + last * self.head
+    def of_stage(self, layers: int, *, first: bool, last: bool, tokens: int | None = None) -> int:
+        """With room for ``tokens`` of conversation if there is to be room for more than must be."""
+        more = (tokens or self.tokens) - self.tokens
+        return layers * (self.layer + more * self.token) + first * self.embedding + last * self.head
+
+    def tokens_in(self, free: int, layers: int, *, first: bool, last: bool) -> int:
+        """Tokens of conversation to set room aside for on a machine on which so many layers fit."""
+        spare = free - self.of_stage(layers, first=first, last=last)
+        more = floor(KV_SHARE * spare / max(1, layers * self.token))
+        return min(self.tokens + more, self.most_tokens)
 
     def layers_in(self, free: int, *, first: bool, last: bool) -> int:
         """How many layers fit; 0 if not even the ends do."""
@@ -69,11 +88,14 @@ class Demand:
 
 def demand(card: Card, candidate: Candidate, precision: str = "auto") -> Demand:
     factor = card.dense_factor if candidate.dequantises(precision) else 1.0
-    reserve = card.kv_bytes_per_token * min(card.context_length, KV_RESERVE_TOKENS)
+    tokens = min(card.context_length, KV_RESERVE_TOKENS)
     return Demand(
-        layer=int(card.layer_bytes * factor) + reserve,
+        layer=int(card.layer_bytes * factor) + card.kv_bytes_per_token * tokens,
         embedding=int(card.embedding_bytes * factor),
         head=int(card.head_bytes * factor),
+        token=card.kv_bytes_per_token,
+        tokens=tokens,
+        most_tokens=KV_CONTEXTS * card.context_length,
     )
 
 
@@ -132,16 +154,23 @@ class Room:
         return any(each.device == "cpu" for each in chosen), sorted(by_preference(each) for each in chosen)
 
     def share_out(self, ring: Sequence[int]) -> tuple[StagePlan, ...]:
-        """Layers in proportion to what each stage holds, by the method of the largest remainder."""
+        """Layers in proportion to what each stage holds, by the method of the largest remainder; and room for equally many
+        tokens of conversation on each."""
         ends = [(rank == 0, rank == len(ring) - 1) for rank in range(len(ring))]
         capacities = [self._capacity(machine, *end) for machine, end in zip(ring, ends, strict=True)]
+        shares = list(zip(ring, proportional(self._card.layers, capacities), ends, strict=True))
+        tokens = min(self._tokens(*share) for share in shares)
         stages: list[StagePlan] = []
         start = 0
-        for machine, (first, last), layers in zip(ring, ends, proportional(self._card.layers, capacities), strict=True):
-            reserved = self._demands[machine].of_stage(layers, first=first, last=last)
-            stages.append(StagePlan(self._machines[machine].peer, start, start + layers, reserved))
+        for machine, layers, (first, last) in shares:
+            reserved = self._demands[machine].of_stage(layers, first=first, last=last, tokens=tokens)
+            stages.append(StagePlan(self._machines[machine].peer, start, start + layers, reserved, tokens))
             start += layers
         return tuple(stages)
+
+    def _tokens(self, machine: int, layers: int, end: tuple[bool, bool]) -> int:
+        first, last = end
+        return self._demands[machine].tokens_in(self._machines[machine].free, layers, first=first, last=last)
 
     def _capacity(self, machine: int, first: bool, last: bool) -> int:
         return self._demands[machine].layers_in(self._machines[machine].free, first=first, last=last)

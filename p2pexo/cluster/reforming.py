@@ -76,14 +76,26 @@ def _substitute(
             if heir is None:
                 return None
             spare.remove(heir)
-            stages[rank] = evolve(stage, peer=heir.peer, reserved_bytes=_needed(card, placement, rank, heir))
+            stages[rank] = _inherited(card, placement, rank, heir)
     return tuple(stages)
 
 
-def _needed(card: Card, placement: Placement, rank: int, machine: Candidate) -> int:
+def _needed(card: Card, placement: Placement, rank: int, machine: Candidate, tokens: int | None = None) -> int:
     stage, is_last = placement.stages[rank], rank == len(placement.stages) - 1
     layers = stage.end_layer - stage.first_layer
-    return demand(card, machine, placement.precision).of_stage(layers, first=rank == 0, last=is_last)
+    needs = demand(card, machine, placement.precision)
+    return needs.of_stage(layers, first=rank == 0, last=is_last, tokens=tokens)
+
+
+def _inherited(card: Card, placement: Placement, rank: int, heir: Candidate) -> StagePlan:
+    """The stage on another machine, with room for as many tokens of conversation as before if they fit."""
+    stage = placement.stages[rank]
+    fewest = demand(card, heir, placement.precision).tokens
+    tokens = max(fewest, stage.cache_tokens)
+    if _needed(card, placement, rank, heir, tokens) > heir.free:
+        tokens = fewest
+    needed = _needed(card, placement, rank, heir, tokens)
+    return evolve(stage, peer=heir.peer, reserved_bytes=needed, cache_tokens=tokens)
 
 
 def _plan_again(card: Card, placement: Placement, machines: Sequence[Candidate]) -> tuple[StagePlan, ...]:

@@ -53,6 +53,10 @@ class Conductor:
     _sent_at: dict[int, float] = field(factory=dict[int, float], init=False)
     """By number of the batch."""
 
+    def keep_within(self, cache_tokens: int) -> None:
+        """From now on there is KV memory for so many tokens on every stage."""
+        self._scheduler.limits = evolve(self._scheduler.limits, cache_tokens=cache_tokens)
+
     def submit(self, number: int, request: Request) -> None:
         """Take a request on. Whatever is wrong with it becomes its own ``Failed`` event and nobody else's."""
         try:

@@ -27,6 +27,8 @@ class StagePlan:
     """Exclusive."""
     reserved_bytes: int = 0
     """Weights, embedding or head where they sit here, and the KV cache reserve."""
+    cache_tokens: int = 0
+    """Tokens of conversation that the reserve has room for, counted in fp32; 0 if nothing is said of it."""
 
 
 @frozen
@@ -46,6 +48,11 @@ class Placement:
     def first_peer(self) -> str:
         """The peer of stage 0, to which requests go."""
         return self.stages[0].peer
+
+    @property
+    def cache_tokens(self) -> int:
+        """Tokens of conversation for which every stage has room; 0 if nothing is said of it."""
+        return min(stage.cache_tokens for stage in self.stages)
 
     def ranks_of(self, peer: str) -> tuple[int, ...]:
         return tuple(rank for rank, stage in enumerate(self.stages) if stage.peer == peer)

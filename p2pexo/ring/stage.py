@@ -94,3 +94,5 @@ class Neighbours:
     next_certificate: str = ""
     next_endpoints: tuple[Endpoint, ...] = ()
     """To be dialled in this order."""
+    cache_tokens: int = 0
+    """Tokens of conversation for which every stage of the ring has room, counted in fp32; 0 if nothing is said of it."""

@@ -77,15 +77,11 @@ class StageLoop:
             precision=self._spec.placement.precision,
             progress=self._tell_progress,
         )
-        conductor = (
-            self._conduct(kit.load_text(self._spec.directory), stage, start.limits) if self._spec.is_first else None
-        )
+        conductor = self._conduct(kit.load_text(self._spec.directory), start.limits) if self._spec.is_first else None
         links = None if self._is_alone else TlsLinks(self._spec, stage.wire_dtype, self._inbox.put)
         return stage, conductor, links
 
-    def _conduct(self, text: TextModel, stage: StageEngine, limits: Limits) -> Conductor:
-        if limits.cache_tokens is None:
-            limits = evolve(limits, cache_tokens=cache_tokens(self._spec, stage.weight_bytes, stage.wire_dtype))
+    def _conduct(self, text: TextModel, limits: Limits) -> Conductor:
         return Conductor(text, self._emit, Scheduler(limits, Pace(len(self._spec.placement.stages))))
 
     def _handle_what_came(self) -> None:
@@ -128,6 +124,8 @@ class StageLoop:
             _logger.warning("told to join an epoch that is over", epoch=str(epoch), joined=str(self._status.epoch))
             return
         self._drop_caches(RingBrokenError(f"the ring is formed anew, as epoch {epoch}"))
+        if self._conductor and (tokens := cache_tokens(neighbours.cache_tokens, self._engine.wire_dtype)):
+            self._conductor.keep_within(tokens)
         if self._links is None:
             self._change(phase=StagePhase.READY, epoch=epoch, reason="")
         else:

@@ -33,7 +33,8 @@ def machines(*budgets: int, **changes: Any) -> list[Candidate]:
 def test_one_machine_that_fits_is_enough() -> None:
     (stage,) = plan(CARD, machines(1000, 10_000, 5000))
     assert (stage.peer, stage.first_layer, stage.end_layer) == ("peer1", 0, 30)
-    assert stage.reserved_bytes == 30 * LAYER + 300 + 320
+    assert stage.reserved_bytes == 30 * (100 + 5 * stage.cache_tokens) + 300 + 320
+    assert 4 < stage.cache_tokens <= 16
 
 
 def test_equal_machines_get_equal_shares_when_a_split_is_asked_for() -> None:
@@ -46,6 +47,16 @@ def test_layers_go_by_memory_with_both_ends_counted_where_they_sit() -> None:
     stages = plan(CARD, machines(300 + 10 * LAYER, 320 + 20 * LAYER))
     assert sorted(stage.end_layer - stage.first_layer for stage in stages) == [10, 20]
     assert sum(stage.reserved_bytes for stage in stages) == 30 * LAYER + 300 + 320
+    assert {stage.cache_tokens for stage in stages} == {4}
+
+
+def test_room_for_conversations_is_equal_on_all_stages_and_leaves_most_of_the_memory_free() -> None:
+    card = evolve(CARD, context_length=100)
+    stages = plan(card, machines(10_820, 10_820), min_stages=2)
+    assert [(stage.end_layer - stage.first_layer, stage.cache_tokens) for stage in stages] == [(15, 105)] * 2
+    assert [stage.reserved_bytes for stage in stages] == [15 * (100 + 5 * 105) + end for end in (300, 320)]
+    (alone,) = plan(card, machines(10**9))
+    assert alone.cache_tokens == 400
 
 
 def test_a_machine_that_holds_the_model_comes_before_a_larger_one() -> None:
@@ -176,7 +187,8 @@ def test_a_plan_is_contiguous_within_budget_and_of_the_fewest_stages(
     by_peer = {each.peer: each for each in candidates}
     for rank, stage in enumerate(stages):
         layers = stage.end_layer - stage.first_layer
-        needed = demand(card, by_peer[stage.peer]).of_stage(layers, first=rank == 0, last=rank == fewest - 1)
+        needs = demand(card, by_peer[stage.peer])
+        needed = needs.of_stage(layers, first=rank == 0, last=rank == fewest - 1, tokens=stage.cache_tokens)
         assert layers >= 1
         assert needed == stage.reserved_bytes <= by_peer[stage.peer].free
     assert stages == plan(card, list(reversed(candidates)), min_stages=min_stages)
