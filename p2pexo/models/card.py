@@ -35,13 +35,17 @@ class Card:
     sees: bool = False
     """Whether it takes pictures. None of the families that the engine runs does."""
 
+    @property
+    def layer_sizes(self) -> tuple[int, ...]:
+        """Weights of each layer as stored."""
+        return self.layer_weights or (self.layer_bytes,) * self.layers
+
     def weight_bytes(self, first: int, end: int) -> int:
         """Weights of a stage of these layers, with the ends beside them, as stored."""
-        sizes = self.layer_weights or (self.layer_bytes,) * self.layers
         embedding = self.embedding_bytes if first == 0 else 0
         head = self.head_bytes if end == self.layers else 0
         shared = self.embedding_bytes if self.tied and embedding and head else 0
-        return sum(sizes[first:end]) + embedding + head - shared
+        return sum(self.layer_sizes[first:end]) + embedding + head - shared
 
     def cache_bytes(self, first: int, end: int, tokens: int) -> int:
         """Caches that one text of so many tokens fills in these layers, in fp32."""

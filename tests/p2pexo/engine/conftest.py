@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,3 +65,11 @@ def real_model() -> Path:
     cache = Path(os.environ.get("P2PEXO_TEST_CACHE", default))
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Store(cache).fetch(EMBEDDED)
+
+
+@pytest.fixture(scope="module")
+def uncompiled() -> Iterator[None]:
+    """Without the kernels that MLX compiles on the spot: where none are in store yet, many take most of a minute."""
+    mx.disable_compile()
+    yield
+    mx.enable_compile()

@@ -2,12 +2,11 @@
 # mlx-lm's models are untyped
 """Every architecture, as a tiny model with random weights: cut into stages it computes what mlx-lm's own model does.
 
-mlx-lm loads the same files by its own means, and walks through the whole model in its own ``__call__``. Kernels that are
-compiled on the spot are left out, which on a machine that has none in store yet take most of a minute to make.
+mlx-lm loads the same files by its own means, and walks through the whole model in its own ``__call__``.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +24,8 @@ from p2pexo.generation.request import Sampling
 from p2pexo.models.architectures import ARCHITECTURES, text_config
 from p2pexo.models.directory import ModelFilesError
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 PROMPT = (5, 17, 300, 42, 8, 9, 120, 33, 44, 55, 66, 77, 88, 99, 11, 22, 31, 41)
 """Longer than the windows, the chunks and the index of the tiny models."""
 
@@ -39,13 +40,6 @@ CHUNKED = 1e-4
 Tiny = Callable[[str], Path]
 Logits = Callable[[tuple[int, ...]], mx.array]
 """Of the last token of those given, which follow those given before."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def uncompiled() -> Iterator[None]:
-    mx.disable_compile()
-    yield
-    mx.enable_compile()
 
 
 @pytest.fixture(scope="module")
