@@ -30,7 +30,7 @@ def has_terminal() -> bool:
 async def decide_by_keys(doors: Doors) -> None:
     """Show on standard error who waits, and take keys from standard input; until cancelled, or the terminal is gone."""
     prompter = Prompter(doors, _say)
-    with suppress(OSError, termios.error), single_keys(sys.stdin.fileno()):
+    with suppress(termios.error), single_keys(sys.stdin.fileno()):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(prompter.run)
             while key := await _next_key(sys.stdin.fileno()):
@@ -91,9 +91,13 @@ def single_keys(descriptor: int) -> Generator[None]:
 async def _next_key(descriptor: int) -> str:
     """Empty when the terminal is gone. A process in the background would be stopped if it read, so it waits."""
     while True:
-        await trio.lowlevel.wait_readable(descriptor)
-        if _is_ours(descriptor):
-            return os.read(descriptor, 1).decode(errors="replace")
+        try:
+            await trio.lowlevel.wait_readable(descriptor)
+            if _is_ours(descriptor):
+                return os.read(descriptor, 1).decode(errors="replace")
+        except OSError as error:
+            log.debug("no more keys from the terminal", error=str(error))
+            return ""
         await trio.sleep(BACKGROUND_PAUSE_S)
 
 
