@@ -2,9 +2,9 @@
 # mlx-lm is untyped
 """mlx-lm's own generation in a process of its own, with the same weights, format and BLAS as a stage; for comparison.
 
-``python rival.py DIRECTORY`` reads jobs as JSON lines, ``[[prompt tokens, …], tokens to draw]``, and answers each with a
-line. One prompt goes to ``stream_generate``: seconds up to the first token, seconds from there to the last, and the
-tokens. Several go to ``BatchGenerator``: 0, seconds in all, and the tokens of the first.
+``python rival.py DIRECTORY`` reads jobs as JSON lines, ``[[prompt tokens, …], tokens to draw, in a batch]``, and answers
+each with a line. A batch goes to ``BatchGenerator``: 0, seconds in all, and the tokens of the first prompt. Otherwise the
+first prompt goes to ``stream_generate``: seconds up to the first token, seconds from there to the last, and the tokens.
 """
 
 import json
@@ -24,8 +24,8 @@ def main() -> None:
     mx.eval(model.parameters())
     print("ready", flush=True)
     for line in sys.stdin:
-        prompts, count = json.loads(line)
-        told = stream(model, tokenizer, prompts[0], count) if len(prompts) == 1 else together(model, prompts, count)
+        prompts, count, is_batch = json.loads(line)
+        told = together(model, prompts, count) if is_batch else stream(model, tokenizer, prompts[0], count)
         print(json.dumps(told), flush=True)
 
 

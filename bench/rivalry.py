@@ -29,11 +29,11 @@ class Rival:
     _text: TextModel
     _heard: bytearray = field(factory=bytearray, init=False)
 
-    async def answer(self, requests: Sequence[Request]) -> Told:
-        """What mlx-lm makes of requests with raw prompts, all of which want equally many tokens."""
+    async def answer(self, requests: Sequence[Request], *, in_batch: bool = False) -> Told:
+        """What mlx-lm makes of requests with raw prompts, all of which want equally many tokens; of one, unless in a batch."""
         assert self._process.stdin
         prompts = [self._text.prompt_tokens(each) for each in requests]
-        job = json.dumps([prompts, requests[0].max_tokens])
+        job = json.dumps([prompts, requests[0].max_tokens, in_batch])
         await self._process.stdin.send_all(job.encode() + b"\n")
         first_s, rest_s, tokens = json.loads(await self.line())
         return Told(first_s, rest_s, tuple(tokens))
