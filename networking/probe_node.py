@@ -9,7 +9,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -18,11 +18,8 @@ from time import monotonic
 import trio
 from attrs import field, frozen
 
-from networking.identity import Identity, verify
 from networking.json_values import decode_value, encode_value
-from networking.libp2p_host import Libp2pTransport
-from networking.overlay import Overlay, OverlaySettings
-from networking.saved import FileState
+from networking.peers import open_peer
 from networking.ticket import Cluster
 from networking.transport import Address, PeerId
 from networking.view import View
@@ -75,17 +72,8 @@ class Told:
 
 class ProbeNode:
     def __init__(self, settings: ProbeSettings, line: trio.SocketStream) -> None:
-        identity = Identity.load(settings.home)
         self._line = line
-        self._transport = Libp2pTransport(identity, settings.cluster, [settings.listen])
-        self._overlay = Overlay(
-            self._transport,
-            sign=identity.sign,
-            verify=verify,
-            state=FileState(settings.home / "overlay.json"),
-            settings=OverlaySettings(),
-            merge_payloads=_first_payload,
-        )
+        self._overlay = open_peer(settings.home, settings.cluster, listen=[settings.listen])
         self._change_every_s = math.inf
         self._reordered = trio.Event()
         self._stamps: dict[PeerId, bytes] = {}
@@ -151,7 +139,7 @@ class ProbeNode:
         return Told(
             monotonic(),
             view.me,
-            self._transport.addresses,
+            next(member.addresses for member in view.members if member.peer == view.me),
             tuple(sorted(member.peer for member in view.members)),
             view.leader,
             view.term,
@@ -196,10 +184,6 @@ async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[bytes]:
 
 def _gist(told: Told) -> tuple[object, ...]:
     return told.members, told.leader, told.term, told.suspects, told.warnings
-
-
-def _first_payload(payloads: Sequence[bytes]) -> bytes:
-    return payloads[0]
 
 
 def _turn_wall_clock(seconds: float) -> None:

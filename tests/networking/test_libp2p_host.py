@@ -1,6 +1,8 @@
 """The transport on real hosts, on loopback."""
 
 import errno
+import socket
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -319,3 +321,23 @@ def test_a_wildcard_is_never_advertised(tmp_path: Path) -> None:
 def test_a_wrong_address_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError):
         addresses.parse(wrong)
+
+
+def test_a_host_listens_on_tcp_alone(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        transport: Any = (await start("a")).transport
+        assert list(transport._host.get_network().listeners) == [LOOPBACK]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # would be taken by QUIC
+            probe.bind(("127.0.0.1", addresses.parse(transport.addresses[0]).port))
+
+    on_peers(tmp_path, test)
+
+
+def test_a_host_leaves_no_thread_behind(tmp_path: Path) -> None:
+    async def test(start: Start) -> None:
+        await start("a")
+
+    on_peers(tmp_path / "first", test)
+    before = threading.active_count()
+    on_peers(tmp_path / "second", test)
+    assert threading.active_count() <= before
