@@ -48,17 +48,15 @@ class Prompter:
 
     async def run(self) -> None:
         while True:
-            waiting = self._doors.reception.waiting
-            if self._shown is not None and self._shown not in waiting:
-                self._shown = None
-            if self._shown is None and waiting:
-                self._shown = waiting[0]
+            self._shown = self._still_waiting()
+            if self._shown is None and self._doors.reception.waiting:
+                self._shown = self._doors.reception.waiting[0]
                 self._say(prompt(self._shown, self._doors.cluster))
             await self._doors.until_waiting_changes()
 
     async def pressed(self, key: str) -> None:
-        applicant = self._shown
-        if applicant is None or applicant not in self._doors.reception.waiting:
+        applicant = self._still_waiting()
+        if applicant is None:
             return
         with suppress(NotWaitingError, WrongCodeError, UnavailableError):
             if key.lower() == APPROVE:
@@ -67,6 +65,11 @@ class Prompter:
             elif key.lower() == DENY:
                 await self._doors.deny(applicant.peer)
                 self._say(f"{applicant.name} is turned away.")
+
+    def _still_waiting(self) -> Applicant | None:
+        """The newcomer that was spoken of, unless it is gone or has asked anew, with another code."""
+        number = self._shown.number if self._shown else None
+        return next((each for each in self._doors.reception.waiting if each.number == number), None)
 
 
 def prompt(applicant: Applicant, cluster: str) -> str:

@@ -4,11 +4,13 @@ Ports, loopback and a name for mDNS are variables, since all nodes are on one ma
 """
 
 import os
+import pty
 import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -18,12 +20,50 @@ from end_to_end.cluster import RealCluster, RealNode, wait_for
 
 from networking.identity import Identity
 from p2pexo.cli.fleet import free_ports
-from p2pexo.cluster.snapshot import NewcomerView
+from p2pexo.cluster.snapshot import AskingView, NewcomerView
+
+AT_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "p2pexo", "node"])
+"""
 
 
 @define
 class FreshNode(RealNode):
+    keyboard: int | None = None
+    """Where somebody types who sits at the node; it may be at no terminal."""
+
     def start(self) -> None:
+        with (self.home.parent / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "p2pexo", "node"],
+                env=self.variables() | {"P2PEXO_EXIT_WITH_PARENT": "1"},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def start_at_terminal(self) -> None:
+        """What it shows there is its log. It ends with this process, which holds the other end of the terminal."""
+        self.keyboard, terminal = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", AT_TERMINAL],
+            env=self.variables(),
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+        os.close(terminal)
+        threading.Thread(target=self._keep_log, args=(self.keyboard,), daemon=True).start()
+
+    def press(self, key: str) -> None:
+        assert self.keyboard is not None, f"{self.name} is at no terminal"
+        os.write(self.keyboard, key.encode())
+
+    def variables(self) -> dict[str, str]:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("P2PEXO_")}
         own = {
             "P2PEXO_HOME": str(self.home),
@@ -31,17 +71,14 @@ class FreshNode(RealNode):
             "P2PEXO_LOOPBACK": "1",
             "P2PEXO_LISTEN": f"127.0.0.1:{self.port}",
             "P2PEXO_API_PORT": str(self.api_port),
-            "P2PEXO_EXIT_WITH_PARENT": "1",
         }
-        with (self.home.parent / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "p2pexo", "node"],
-                env=inherited | self.environment | own,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        return inherited | self.environment | own
+
+    def _keep_log(self, keyboard: int) -> None:
+        with (self.home.parent / f"{self.name}.log").open("ab", buffering=0) as log, suppress(OSError):
+            while shown := os.read(keyboard, 65536):  # an error says that the node has ended
+                log.write(shown)
+        os.close(keyboard)
 
     def newcomer(self, name: str) -> NewcomerView | None:
         return next((each for each in self.snapshot().newcomers if each.name == name), None)
@@ -101,24 +138,21 @@ def together(*nodes: FreshNode) -> None:
     assert len({node.snapshot().cluster for node in nodes}) == 1
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["lower first", "higher first"])
-def test_two_fresh_nodes_pair_by_approval_only(tmp_path: Path, order: tuple[int, int]) -> None:
+def test_two_fresh_nodes_pair_by_one_key_at_the_terminal_of_the_one_that_is_asked(tmp_path: Path) -> None:
     with fresh_nodes(tmp_path, 2) as nodes:
-        start([nodes[order[0]]])
-        start([nodes[order[1]]])
         lower, higher = nodes
-        seen = waits(higher, at=lower)
-        name = lower.snapshot().cluster
-        assert (len(lower.snapshot().members), len(higher.snapshot().members)) == (1, 1)
-        asking = higher.snapshot().asking
-        assert asking is not None
-        assert asking.cluster == name
+        lower.start_at_terminal()
+        lower.wait_until_up()
+        start([higher])
+        seen, name = waits(higher, at=lower), lower.snapshot().cluster
+        assert higher.snapshot().asking == AskingView(name, seen.code)
         wrong = lower.post(f"newcomers/{seen.peer}/approve", code="no code")
-        assert wrong.status_code == 403
-        assert "another code" in wrong.json()["error"]["message"]
-        assert len(higher.snapshot().members) == 1
-        approve(higher, at=lower)
+        assert (wrong.status_code, "another code" in wrong.json()["error"]["message"]) == (403, True)
+        assert (len(lower.snapshot().members), len(higher.snapshot().members)) == (1, 1)
+        assert f"Does it show the code {seen.code} as well?" in lower.log
+        lower.press("a")
         together(lower, higher)
+        assert f"{higher.name} is let in." in lower.log
         assert (higher.snapshot().cluster, higher.snapshot().asking, lower.snapshot().newcomers) == (name, None, ())
 
 
@@ -126,7 +160,8 @@ def test_two_fresh_nodes_pair_by_approval_only(tmp_path: Path, order: tuple[int,
 def test_three_fresh_nodes_pair_and_one_that_is_removed_stays_out(tmp_path: Path) -> None:
     with fresh_nodes(tmp_path, 3) as nodes:
         lowest, middle, highest = nodes
-        start([middle, highest])
+        start([highest])
+        start([middle])
         approve(highest, at=middle)
         together(middle, highest)
         start([lowest])  # alone among fresh nodes it would wait to be asked; a cluster is asked whatever its peer ids

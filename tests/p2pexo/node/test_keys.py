@@ -85,6 +85,17 @@ def test_one_newcomer_is_spoken_of_at_a_time_and_a_key_decides_about_that_one() 
     on_terminal(story)
 
 
+def test_wrong_codes_typed_elsewhere_change_nothing_here() -> None:
+    async def story(doors: Doors, prompter: Prompter, said: list[str]) -> None:
+        doors.now(ANNA)
+        await settle()
+        doors.reception.waiting = (evolve(ANNA, wrong_codes=1),)
+        await prompter.pressed("a")
+        assert doors.decided == [("approve", "peer-anna", "042 917")]
+
+    on_terminal(story)
+
+
 def test_a_key_never_decides_about_somebody_who_was_not_shown() -> None:
     async def story(doors: Doors, prompter: Prompter, said: list[str]) -> None:
         doors.now(ANNA)
