@@ -13,7 +13,7 @@ from p2pexo.api import sse
 from p2pexo.api.errors import claude_error
 from p2pexo.api.tool_arguments import read_arguments
 from p2pexo.generation.errors import EngineError, from_report
-from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Started, Usage
+from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Started, Usage, Waiting
 
 SIGNATURE = "p2pexo"
 """Of thinking blocks. Clients want one that isn't empty; it proves nothing, and when it comes back nobody looks at it."""
@@ -96,6 +96,8 @@ class ClaudeStream:
                 return self._start(event.usage.prompt_tokens) + self._close() + end + _event("message_stop")
             case Failed(error):
                 return sse.event("error", orjson.dumps(claude_error(error, self.voice.request_id)))
+            case Waiting() if self._is_started:
+                return self.keep_alive()
             case _:
                 return b""
 

@@ -14,7 +14,7 @@ MEANINGS = {
     "overloaded": "too many requests are running or waiting",
     "insufficient_memory": "the model doesn't fit the machines that are here",
     "engine": "the engine failed while it worked on this request",
-    "ring_broken": "a stage of the ring went away in the middle of the answer",
+    "ring_broken": "a stage of the ring went away in the middle of the answer, and no ring could be formed to go on with it",
     "placement_deleted": "somebody stopped the model while it answered",
     "internal": "nobody foresaw it; the node's log has the trace",
 }

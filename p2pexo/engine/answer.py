@@ -46,10 +46,11 @@ class Answer:
     ) -> None:
         """``most_tokens``: prompt and answer together, if there is room for fewer than the context holds.
 
-        Raises ContextLengthError if the prompt leaves no room for a token.
+        Raises ContextLengthError if the prompt, with what is replayed, leaves no room for a token.
         """
         check_context(len(prompt_tokens), text_model.context_length)
         room = min(text_model.context_length, most_tokens or text_model.context_length) - len(prompt_tokens)
+        _check_replay(request, len(prompt_tokens), room, text_model.context_length)
         self.request = request
         self.prompt_tokens = tuple(prompt_tokens)
         self.tokens: list[int] = []
@@ -125,5 +126,17 @@ def check_context(prompt_tokens: int, context_length: int) -> None:
         raise ContextLengthError(
             f"the prompt has {prompt_tokens} tokens, but this model's context holds {context_length}, "
             "prompt and answer together; shorten the messages",
+            param="messages",
+        )
+
+
+def _check_replay(request: Request, prompt_tokens: int, room: int, context_length: int) -> None:
+    """A ring with less memory than the one before can't go on with a longer answer, and ending it would look complete."""
+    replayed = len(request.replayed_tokens)
+    wanted = min(context_length - prompt_tokens, request.max_tokens or context_length)
+    if room < wanted and room <= replayed:
+        raise ContextLengthError(
+            f"the answer can't go on after {replayed} tokens: the machines that are left keep memory for "
+            f"{prompt_tokens + room} tokens, prompt and answer together; add a machine, or ask for a shorter answer",
             param="messages",
         )

@@ -108,7 +108,11 @@ class Node:
         self._belong()
         self._idle_rings = IdleRings(self._overlay, settings.keep_alive)
         self._host = Host(self._overlay, self._worker.first_stage, self._idle_rings)
-        router_settings = RouterSettings(autoload=settings.autoload, load_timeout_s=settings.load_timeout)
+        router_settings = RouterSettings(
+            autoload=settings.autoload,
+            load_timeout_s=settings.load_timeout,
+            reform_timeout_s=settings.reform_timeout,
+        )
         self._app = create_app(
             Router(self._overlay, self._control, router_settings),
             self._control,

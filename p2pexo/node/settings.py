@@ -163,6 +163,9 @@ class NodeSettings:
     load_timeout: Annotated[float, _option(_MODELS, metavar="SECONDS", converter=_one(parse_duration))] = 600
     """How long a request waits for its model to be loaded, as 90s or 10m. Lower it and clients hear of trouble sooner; too low, and large models never get their first answer."""
 
+    reform_timeout: Annotated[float, _option(_MODELS, metavar="SECONDS", converter=_one(parse_duration))] = 30
+    """How long an answer whose ring lost a machine waits to go on, as 30s. Raise it and more answers go on, as when a machine has to start first; lower it and clients hear of trouble sooner; with 0, they hear at once."""
+
     keep_alive: Annotated[
         float,
         _option(_MODELS, metavar="DURATION", converter=_one(parse_keep_alive), allow_leading_hyphen=True),

@@ -26,9 +26,9 @@ class Line:
         return not self._places
 
     @asynccontextmanager
-    async def place(self) -> AsyncGenerator[Place]:
+    async def place(self, *, even_if_full: bool = False) -> AsyncGenerator[Place]:
         """Stand in line while in the block. Raises OverloadedError if it is full."""
-        if len(self._places) >= self._capacity:
+        if len(self._places) >= self._capacity and not even_if_full:
             message = f"{self._capacity} requests already wait for this model; try again in a moment"
             raise OverloadedError(message, retry_after_s=10)
         place = Place()

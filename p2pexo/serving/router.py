@@ -17,14 +17,14 @@ from p2pexo.generation.errors import (
     EngineError,
     GenerationError,
     InvalidRequestError,
+    OverloadedError,
     PlacementDeletedError,
     RingBrokenError,
-    UnavailableError,
-    from_report,
 )
-from p2pexo.generation.events import Delta, Event, Failed, Finished, Started, Waiting
+from p2pexo.generation.events import Event, Failed, Finished, Waiting
 from p2pexo.generation.request import Request
 from p2pexo.ring.plan import Placement
+from p2pexo.serving.attempts import Attempts
 from p2pexo.serving.calls import GENERATE_PROTOCOL, GenerateCall
 from p2pexo.serving.channels import produced
 from p2pexo.serving.line import Line
@@ -55,39 +55,38 @@ class Router:
         async def produce(send: trio.MemorySendChannel[Event]) -> None:
             try:
                 _check_size(request)
-                await self._carry(_seeded(request), _Answer(send))
+                await self._carry(Attempts(_seeded(request), self._settings), _Answer(send))
             except GenerationError as error:
                 await send.send(Failed(error.report()))
 
         return produced(produce)
 
-    async def _carry(self, request: Request, answer: "_Answer") -> None:
-        """As long as nothing of the answer is there, a ring that turns the request away, or is lost, is tried again."""
-        line = self._lines[request.model]
-        finder = RingFinder(request.model, self._overlay, self._control.place, line, answer.tell, self._settings)
-        gives_up_at: float | None = None
+    async def _carry(self, attempts: Attempts, answer: "_Answer") -> None:
+        """A ring that turns the request away, or is lost, is followed by another, which goes on where that one was."""
+        line = self._lines[attempts.request.model]
+        finder = RingFinder(
+            attempts.request.model, self._overlay, self._control.place, line, answer.tell, self._settings
+        )
         while True:
-            placement = await finder.find()
+            placement = await _find(finder, attempts)
             try:
-                return await self._relay(placement, request, answer)
+                return await self._relay(placement, attempts, answer)
             except RingBrokenError as error:
                 self._raise_if_deleted(placement)
-                gives_up_at = gives_up_at or trio.current_time() + self._settings.reform_timeout_s
-                if answer.has_begun:
-                    raise
-                if trio.current_time() >= gives_up_at:
-                    raise UnavailableError(error.message, retry_after_s=self._settings.retry_after_s) from error
-                log.info("request is tried again", request=request.id, placement=placement.id, reason=error.message)
+                attempts.lose(error, trio.current_time())
+                log.info("request goes to another ring", **_names(attempts, placement), reason=error.message)
+                await answer.tell(f"the ring was lost, and the answer goes on with the next one: {error.message}")
             await trio.sleep(RETRY_PAUSE_S)
-            request = evolve(request, attempt=request.attempt + 1)
 
-    async def _relay(self, placement: Placement, request: Request, answer: "_Answer") -> None:
+    async def _relay(self, placement: Placement, attempts: Attempts, answer: "_Answer") -> None:
         """Raises RingBrokenError if the ring is not there, or ends before the answer does."""
-        async with self._open(placement, GenerateCall(placement.id, request)) as events:
+        async with self._open(placement, GenerateCall(placement.id, attempts.request)) as events:
             async for event in events:
-                if isinstance(event, Failed) and event.error.kind == RingBrokenError.kind:
-                    raise from_report(event.error)
-                await answer.send(event)
+                if isinstance(event, Failed) and _may_go_on(event, attempts):
+                    raise RingBrokenError(event.error.message)
+                told = attempts.take(event, trio.current_time())
+                if told is not None:
+                    await answer.send(told)
                 if isinstance(event, Finished | Failed):
                     return
         raise RingBrokenError(f"the answer of {placement.first_peer} ended without an end")
@@ -111,20 +110,13 @@ class Router:
 
 
 class _Answer:
-    """What the client has been sent. As long as ``has_begun`` is false it has no token, and nothing is lost with the ring."""
+    """What the client is told."""
 
     def __init__(self, channel: trio.MemorySendChannel[Event]) -> None:
         self._channel = channel
         self._told = ""
-        self._has_started = False
-        self.has_begun = False
 
     async def send(self, event: Event) -> None:
-        """Another attempt starts anew, but the client hears only once that its answer has."""
-        if isinstance(event, Started) and self._has_started:
-            return
-        self._has_started = self._has_started or isinstance(event, Started)
-        self.has_begun = self.has_begun or isinstance(event, Delta)
         await self._channel.send(event)
 
     async def tell(self, reason: str) -> None:
@@ -132,6 +124,33 @@ class _Answer:
         if reason != self._told:
             self._told = reason
             await self._channel.send(Waiting(reason))
+
+
+async def _find(finder: RingFinder, attempts: Attempts) -> Placement:
+    try:
+        return await finder.find(attempts.gives_up_at)
+    except PlacementDeletedError:
+        raise
+    except GenerationError as error:
+        if attempts.gives_up_at is None:
+            raise
+        raise attempts.given_up(error) from error
+
+
+def _may_go_on(failed: Failed, attempts: Attempts) -> bool:
+    """Of the failures that a ring tells: its own end; and no room for a request that had its room on the ring before."""
+    kind = failed.error.kind
+    return kind == RingBrokenError.kind or (kind == OverloadedError.kind and attempts.has_begun)
+
+
+def _names(attempts: Attempts, placement: Placement) -> dict[str, object]:
+    request = attempts.request
+    return {
+        "request": request.id,
+        "attempt": request.attempt,
+        "tokens": len(request.replayed_tokens),
+        "placement": placement.id,
+    }
 
 
 async def _receive_events(

@@ -10,8 +10,14 @@ class RouterSettings:
     load_timeout_s: float = 600.0
     """How long a request waits for a model to load. Raise it for slow disks or downloads; lower it and clients hear sooner."""
     reform_timeout_s: float = 30.0
-    """How long a request waits for a broken ring to be formed anew. Raise it and more requests survive; lower it and clients
-    can turn elsewhere sooner."""
+    """How long a request waits for a broken ring to be formed anew, counted from the fault. Raise it and more answers go on;
+    lower it and clients can turn elsewhere sooner. With 0 no answer that has begun goes on."""
+    max_barren_losses: int = 2
+    """Rings that a request may lose in a row while they computed it and before another token of it came. Raise it and more
+    bad luck is survived; lower it and a request that itself breaks rings breaks fewer of them."""
+    stuck_grace_s: float = 3.0
+    """How long an answer that has begun waits although its ring does not fit the machines that are here. Raise it and more
+    of them that are just starting again are seen; lower it and clients hear sooner."""
     max_waiting: int = 64
     """Requests that may wait for one model. Raise it and bursts are taken; lower it and memory is saved."""
     retry_after_s: int = 10

@@ -33,18 +33,23 @@ class RingFinder:
         self._tell = tell
         self._settings = settings
         self._followed: str | None = None
+        self._stuck_since: float | None = None
 
-    async def find(self) -> Placement:
-        """A placement whose ring is ready. Raises UnavailableError, PlacementDeletedError, or what kept it from being placed."""
+    async def find(self, gives_up_at: float | None = None) -> Placement:
+        """A placement whose ring is ready.
+
+        ``gives_up_at``: on trio's clock, of a request that was taken on before and has lost its ring; such a one is not
+        turned away by those who wait. Raises UnavailableError, PlacementDeletedError, or what kept it from being placed.
+        """
         route = find_route(observe(self._overlay.view), self._model)
         if isinstance(route, Ready) and self._line.is_empty:
             return self._follow(route.placement)
-        async with self._line.place() as place:
-            placement = await self._wait()
+        async with self._line.place(even_if_full=gives_up_at is not None) as place:
+            placement = await self._wait(gives_up_at)
             await place.turn.wait()
         return placement
 
-    async def _wait(self) -> Placement:
+    async def _wait(self, gives_up_at: float | None) -> Placement:
         began = trio.current_time()
         route: Route = Absent()
         with trio.CancelScope() as scope:
@@ -52,17 +57,24 @@ class RingFinder:
                 async for view in views:
                     cluster = observe(view)
                     route = find_route(cluster, self._model)
-                    scope.deadline = began + self._patience(route)
+                    scope.deadline = self._deadline(route, began) if gives_up_at is None else gives_up_at
                     if isinstance(route, Ready):
                         return self._follow(route.placement)
+                    if isinstance(route, Stuck):
+                        scope.deadline = min(scope.deadline, self._stuck_until(gives_up_at))
                     await self._go_on(route, cluster)
-        raise self._unavailable(f"{self._model} was not ready within {self._patience(route):g} s: {_reason(route)}")
+        if isinstance(route, Stuck):
+            raise self._unavailable(f"{self._model} can't run at the moment: {route.reason}")
+        waited = trio.current_time() - began
+        raise self._unavailable(f"{self._model} was not ready within {waited:.0f} s: {_reason(route)}")
 
     async def _go_on(self, route: Route, cluster: Cluster) -> None:
         """Whatever brings the ring nearer, or the error if nothing can."""
+        if not isinstance(route, Stuck):
+            self._stuck_since = None
         match route:
             case Stuck():
-                raise self._unavailable(f"{self._model} can't run at the moment: {route.reason}")
+                await self._tell(route.reason)
             case Pending():
                 self._follow(route.placement)
                 await self._tell(route.reason)
@@ -97,9 +109,15 @@ class RingFinder:
             raise self._unavailable(f"{self._model} could not be run: {deletion.reason}")
         raise PlacementDeletedError(f"{self._model} was stopped: {deletion.reason}")
 
-    def _patience(self, route: Route) -> float:
+    def _deadline(self, route: Route, began: float) -> float:
         formed_anew = isinstance(route, Pending) and route.is_formed_anew
-        return self._settings.reform_timeout_s if formed_anew else self._settings.load_timeout_s
+        return began + (self._settings.reform_timeout_s if formed_anew else self._settings.load_timeout_s)
+
+    def _stuck_until(self, gives_up_at: float | None) -> float:
+        """A first attempt fails at once; for an answer that has begun, a machine that is missed may be starting again."""
+        if self._stuck_since is None:
+            self._stuck_since = trio.current_time()
+        return self._stuck_since + (0.0 if gives_up_at is None else self._settings.stuck_grace_s)
 
     def _unavailable(self, message: str) -> UnavailableError:
         return UnavailableError(message, retry_after_s=self._settings.retry_after_s)

@@ -13,7 +13,9 @@ STORY = "Tell me a very long story about a ship."
 
 @pytest.fixture(scope="module")
 def lone(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[RealCluster]:
-    with real_cluster(tmp_path_factory.mktemp("lone"), 1, ("--cache", str(cache))) as running:
+    """Where no answer waits for its ring to come back."""
+    arguments = ("--cache", str(cache), "--reform-timeout", "0")
+    with real_cluster(tmp_path_factory.mktemp("lone"), 1, arguments) as running:
         yield running
 
 
@@ -43,6 +45,7 @@ def test_o5_a_runner_killed_in_the_middle_of_lines_ends_them_with_an_error(lone:
     with pytest.raises(ollama.ResponseError):
         seen.extend(parts)
     assert not any(part.done for part in seen)
+    lone.wait_until_ready()
     assert node.generate(EMBEDDED_MODEL, "Say: yes", options={"num_predict": 3}).done_reason
 
 

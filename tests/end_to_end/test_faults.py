@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -17,17 +16,29 @@ STORY = "Tell me a long story about a ship."
 
 
 def stream_lines(node: RealNode, model: str = EMBEDDED_MODEL) -> Iterator[str]:
-    """A stream that nobody would wait to the end of."""
+    """A long stream."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": STORY}],
         "temperature": 0,
-        "max_tokens": 1500,
+        "max_tokens": 300,
         "stream": True,
     }
     with httpx.stream("POST", f"{node.url}/v1/chat/completions", json=body, timeout=60) as response:
         assert response.status_code == 200
         yield from response.iter_lines()
+
+
+def pieces(lines: Iterator[str]) -> Iterator[str]:
+    """The text of a stream, which must come to its end."""
+    data = [""]
+    for line in lines:
+        if line.startswith("data: {"):
+            chunk = json.loads(line.removeprefix("data: "))
+            assert "error" not in chunk, chunk
+            yield from (choice["delta"].get("content") or "" for choice in chunk["choices"])
+        data.append(line)
+    assert "data: [DONE]" in data
 
 
 def ask(node: RealNode, model: str = EMBEDDED_MODEL) -> str:
@@ -54,7 +65,7 @@ def placed_on_followers_only(cluster: RealCluster, stages: int) -> RealNode:
 @pytest.fixture(scope="module")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Generator[RealCluster]:
     """Where what is told of a fault counts, and not which model it met."""
-    script = Script(context_length=4096, batch_s=0.001)
+    script = Script(context_length=4096, batch_s=0.002)
     with scripted_ring(tmp_path_factory.mktemp("faults"), 3, script) as cluster:
         yield cluster
 
@@ -74,34 +85,22 @@ def whole(scripted: RealCluster) -> RealCluster:
 
 
 @pytest.mark.parametrize("rank", ["first", "later"])
-def test_a_node_killed_in_the_middle_of_an_answer_is_told_and_the_cluster_recovers(
-    whole: RealCluster, rank: str
-) -> None:
+def test_an_answer_goes_on_when_a_node_is_killed_in_its_middle(whole: RealCluster, rank: str) -> None:
     placement = whole.wait_until_ready(MODEL)
     by_rank = [whole.node_of(stage.peer) for stage in placement.stages]
     asked = by_rank[2]
     victim = by_rank[0] if rank == "first" else by_rank[1]
     expected = ask(asked, MODEL)
-    lines: list[str] = []
-    killed_at = None
-    for line in stream_lines(asked, MODEL):
-        lines.append(line)
-        if killed_at is None and sum("content" in each for each in lines) == 5:
+    undisturbed = "".join(pieces(stream_lines(asked, MODEL)))
+    told = ""
+    for number, piece in enumerate(pieces(stream_lines(asked, MODEL)), start=1):
+        told += piece
+        if number == 5:
             victim.kill()
-            killed_at = time.monotonic()
-    assert killed_at is not None
-    assert time.monotonic() - killed_at < 10
-    data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
-    assert data[-1] == "[DONE]"
-    error = json.loads(data[-2])["error"]
-    assert error["code"] == 500, error
-    assert error["type"] == "InternalServerError"
-    chunks = [json.loads(each) for each in data[:-2]]
-    assert all(choice["finish_reason"] is None for chunk in chunks for choice in chunk["choices"])
-    whole.wait_until_ready(MODEL)
-    assert ask(asked, MODEL) == expected
+    assert told == undisturbed
     survivors = whole.wait_until_ready(MODEL).stages
-    assert all(stage.peer != "" and whole.node_of(stage.peer) is not victim for stage in survivors)
+    assert all(whole.node_of(stage.peer) is not victim for stage in survivors)
+    assert ask(asked, MODEL) == expected
 
 
 def test_a_leader_without_a_stage_killed_while_idle_is_replaced_and_nothing_is_reloaded(

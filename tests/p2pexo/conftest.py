@@ -101,11 +101,11 @@ class PretendedStage:
 
     @asynccontextmanager
     async def generate(self, request: Request) -> AsyncGenerator[trio.MemoryReceiveChannel[Event]]:
-        """Ten tokens, one each tenth of a second, unless the ring breaks."""
+        """Ten tokens, one each tenth of a second, but for those replayed, unless the ring breaks."""
         self.requests.append(request)
         send, receive = trio.open_memory_channel[Event](100)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._answer, send)
+            nursery.start_soon(self._answer, send, len(request.replayed_tokens))
             try:
                 yield receive
             except BaseException:
@@ -114,11 +114,14 @@ class PretendedStage:
             finally:
                 nursery.cancel_scope.cancel()
 
-    async def _answer(self, send: trio.MemorySendChannel[Event]) -> None:
+    async def _answer(self, send: trio.MemorySendChannel[Event], first: int) -> None:
         async with send:
             await send.send(Started(5)) if self.status.phase is StagePhase.READY else None
             await trio.sleep(self._rehearsal.prefill_s)
-            for index in range(10):
+            for index in range(first, 10):
+                if self._rehearsal.deadly_token == index:
+                    self.crash()
+                    await trio.sleep(TOKEN_S)
                 if self.status.phase is not StagePhase.READY:
                     await send.send(Failed(RingBrokenError(self.status.reason).report()))
                     return
@@ -238,6 +241,8 @@ class Rehearsal:
         self.load_s = 1.0
         self.prefill_s = 0.0
         """Between the start of an answer and its first token."""
+        self.deadly_token: int | None = None
+        """The process of stage 0 dies before it has produced this one."""
         self.unable: set[str] = set()
         """Names of nodes on which no stage can be loaded, for this ``reason``."""
         self.reason = "model.safetensors is cut short"

@@ -103,6 +103,13 @@ def test_a_replayed_answer_goes_on_with_the_same_events(done: int) -> None:
     assert play(resumed, text[done:]) == whole[done:]
 
 
+def test_a_replay_that_the_memory_of_another_ring_does_not_hold_is_an_error_and_no_end() -> None:
+    request = Request("r1", "a/b", (Message(Role.USER, "hi"),), replayed_tokens=tuple(b"hello"))
+    with pytest.raises(ContextLengthError, match=r"after 5 tokens: .* memory for 8 tokens"):
+        Answer(request, Bytes(), [9] * 3, most_tokens=8)
+    assert Answer(request, Bytes(), [9] * 3, most_tokens=9).finished is None
+
+
 @pytest.mark.parametrize("changes", [{"max_tokens": 2}, {"stop": ("bc",)}, {}])
 def test_a_replay_that_already_ends_the_answer_says_so(changes) -> None:
     whole = play(answer(**changes), b"abc\x00")

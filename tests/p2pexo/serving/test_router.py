@@ -1,5 +1,8 @@
 """Requests on their way, on whole nodes in virtual time."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 import pytest
 import trio
 from attrs import evolve
@@ -116,19 +119,145 @@ def test_a_load_that_takes_too_long_fails_in_time(rehearse) -> None:
     rehearse(story)
 
 
+WHOLE = "0 1 2 3 4 5 6 7 8 9 "
+
+
+async def answer_amid_which(desk, asker: str, fault: Callable[[], Awaitable[None]], tokens: int = 3) -> list[Event]:
+    """The events of an answer that meets a fault when so many tokens of it have come."""
+    received: list[Event] = []
+    async with desk.nodes[asker].router.generate(request()) as events:
+        async for event in events:
+            received.append(event)
+            if isinstance(event, Delta) and event.index == tokens - 1:
+                await fault()
+    return received
+
+
+def check_whole(events: list[Event]) -> None:
+    """Each output index once, in order, and one beginning and one end."""
+    deltas = [event for event in events if isinstance(event, Delta)]
+    assert [event.index for event in deltas] == list(range(10))
+    assert text_of(events) == WHOLE
+    assert sum(isinstance(event, Started) for event in events) == 1
+    assert isinstance(events[-1], Finished)
+
+
 @pytest.mark.parametrize("victim", ["a", "b", "c"])
-def test_a_node_lost_in_the_middle_of_an_answer_fails_it_and_the_next_request_works(rehearse, victim: str) -> None:
+def test_an_answer_goes_on_when_a_node_is_lost_in_its_middle(rehearse, victim: str) -> None:
     async def story(desk) -> None:
         await placed(desk, "a", "b", "c", "d", d=1000, min_stages=3)
-        asker = desk.nodes["d"]
-        async with asker.router.generate(request()) as events:
-            received: list[Event] = [await events.receive() for _ in range(4)]
-            await desk.remove(victim)
-            with trio.fail_after(10):
-                received += [event async for event in events]
-        assert failure(received).kind == "ring_broken"
-        assert not any(isinstance(event, Finished) for event in received)
-        assert text_of(await answer(asker, request("r2"))) == "0 1 2 3 4 5 6 7 8 9 "
+        events = await answer_amid_which(desk, "d", partial(desk.remove, victim))
+        check_whole(events)
+        assert any(isinstance(event, Waiting) and "the ring was lost" in event.reason for event in events)
+
+    rehearse(story)
+
+
+def test_an_answer_goes_on_when_two_nodes_are_lost_at_once(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", "d", d=1000, min_stages=3)
+
+        async def fault() -> None:
+            await desk.remove("a")
+            await desk.remove("b")
+
+        check_whole(await answer_amid_which(desk, "d", fault))
+
+    rehearse(story)
+
+
+def test_each_of_several_faults_costs_an_answer_nothing(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", "d", d=1000, min_stages=3)
+        received: list[Event] = []
+        async with desk.nodes["d"].router.generate(request()) as events:
+            async for event in events:
+                received.append(event)
+                if isinstance(event, Delta) and event.index in (0, 3, 8):
+                    desk.stage_on(desk.nodes["d"].placement().stages[event.index % 3].node).crash()
+        check_whole(received)
+
+    rehearse(story)
+
+
+def test_a_seed_and_the_tokens_so_far_go_with_each_attempt(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", c=1000)
+        victim = desk.nodes["c"].placement().stages[1].node
+        await answer_amid_which(desk, "c", partial(desk.remove, victim))
+        asked = [each for stage in desk.stages for each in stage.requests]
+        assert {each.id for each in asked} == {"r1"}
+        assert len({each.sampling.seed for each in asked}) == 1
+        assert [each.attempt for each in asked] == sorted({each.attempt for each in asked})
+        assert asked[-1].replayed_tokens == (0, 1, 2)
+
+    rehearse(story)
+
+
+def test_with_no_time_to_wait_a_lost_ring_breaks_the_answer(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", settings=RouterSettings(reform_timeout_s=0))
+        victim = desk.nodes["a"].placement().stages[1].node
+        events = await answer_amid_which(desk, "ab".replace(victim, ""), partial(desk.remove, victim))
+        assert failure(events).kind == "ring_broken"
+        assert text_of(events) == "0 1 2 "
+
+    rehearse(story)
+
+
+def test_an_answer_breaks_in_time_when_no_ring_comes(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", "d", d=1000, min_stages=3)
+        desk.load_s = 1000.0
+        lost_at: list[float] = []
+
+        async def fault() -> None:
+            lost_at.append(trio.current_time())
+            await desk.remove("b")
+
+        events = await answer_amid_which(desk, "d", fault)
+        assert failure(events).kind == "ring_broken"
+        assert "was not ready within" in failure(events).message
+        assert trio.current_time() - lost_at[0] == pytest.approx(30, abs=1)
+
+    rehearse(story)
+
+
+def test_an_answer_whose_model_no_longer_fits_breaks_with_the_sizes(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", a=80_000, b=80_000, c=1000)
+        events = await answer_amid_which(desk, "c", partial(desk.remove, "b"))
+        assert failure(events).kind == "ring_broken"
+        assert "does not fit" in failure(events).message
+        assert "needs" in failure(events).message
+
+    rehearse(story)
+
+
+def test_an_answer_goes_on_when_the_machine_it_misses_comes_back_soon(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", a=80_000, b=80_000, c=1000)
+
+        async def fault() -> None:
+            await desk.remove("b")
+            await desk.add("b", b=80_000)
+
+        check_whole(await answer_amid_which(desk, "c", fault))
+
+    rehearse(story)
+
+
+def test_a_request_that_breaks_each_ring_is_given_up_before_it_breaks_them_all(rehearse) -> None:
+    async def story(desk) -> None:
+        await placed(desk, "a", "b", "c", "d", d=1000, min_stages=3)
+        desk.deadly_token = 4
+        events = await answer(desk.nodes["d"])
+        assert text_of(events) == "0 1 2 3 "
+        assert failure(events).kind == "engine"
+        assert "at token 4 of this answer" in failure(events).message
+        assert sum(stage.status.reason == "killed by SIGKILL" for stage in desk.stages) == 3
+        desk.deadly_token = None
+        check_whole(await answer(desk.nodes["d"], request("r2")))
 
     rehearse(story)
 
