@@ -4,6 +4,7 @@ import { events, rememberKey, request } from "./api.js";
 import * as chat from "./chat.js";
 import { draw } from "./cluster.js";
 import { byId } from "./dom.js";
+import * as newcomers from "./newcomers.js";
 
 const RETRY_MS = 1500;
 
@@ -14,6 +15,7 @@ async function follow() {
     if (!data) continue;
     const snapshot = JSON.parse(data);
     draw(snapshot);
+    newcomers.draw(snapshot);
     tellLive("live", "on");
     const held = snapshot.members.map((member) => member.models.join()).join();
     if (held !== offered) await chat.fillModels();
