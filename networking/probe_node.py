@@ -4,6 +4,7 @@ For tests and measurements with real processes; ``probe_processes`` starts it. I
 machine's monotonic clock, so those of several processes can be compared.
 """
 
+import ctypes
 import logging
 import math
 import os
@@ -35,6 +36,8 @@ class ProbeSettings:
     cluster: Cluster
     wall_clock_ahead_s: float = 0.0
     """How wrong the wall clock is, as this process sees it."""
+    network_namespace: Path | None = None
+    """The file of the namespace that it lives in (Linux)."""
     protocol_ahead: int = 0
     """By how many versions of the protocol it is newer."""
 
@@ -67,6 +70,8 @@ class Told:
     term: int
     suspects: int = 0
     warnings: tuple[str, ...] = field(default=(), converter=tuple)
+    reached: tuple[Address, ...] = field(default=(), converter=tuple)
+    """The far ends of its connections to the others, by peer id."""
     delays_ms: tuple[float, ...] | None = None
 
 
@@ -145,6 +150,7 @@ class ProbeNode:
             view.term,
             sum(member.state.value == "suspect" for member in view.members),
             view.warnings,
+            tuple(each.address for each in sorted(view.members, key=lambda each: each.peer) if each.address),
             delays_ms,
         )
 
@@ -160,6 +166,7 @@ def run_probe(settings: ProbeSettings, line: Connection) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    _enter(settings.network_namespace)
     _turn_wall_clock(settings.wall_clock_ahead_s)
     _raise_protocol_version(settings.protocol_ahead)
 
@@ -183,7 +190,15 @@ async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[bytes]:
 
 
 def _gist(told: Told) -> tuple[object, ...]:
-    return told.members, told.leader, told.term, told.suspects, told.warnings
+    return told.members, told.leader, told.term, told.suspects, told.warnings, told.reached
+
+
+def _enter(namespace: Path | None) -> None:
+    if namespace is not None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        with namespace.open() as file:
+            if libc.setns(file.fileno(), 0):
+                raise OSError(ctypes.get_errno(), f"can't enter the network namespace {namespace}")
 
 
 def _turn_wall_clock(seconds: float) -> None:

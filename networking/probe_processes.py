@@ -141,11 +141,26 @@ async def running(folder: Path, *clusters: Cluster) -> AsyncGenerator[tuple[list
 
     In the nursery others may be started, and these again.
     """
-    changed = Signal()
-    probes = [
-        Probe(ProbeSettings(folder / f"probe-{number}", ANY_PORT, cluster), changed)
-        for number, cluster in enumerate(clusters, 1)
+    settings = [ProbeSettings(folder / f"probe-{number}", ANY_PORT, each) for number, each in enumerate(clusters, 1)]
+    async with _running(settings) as probes_and_nursery:
+        yield probes_and_nursery
+
+
+@asynccontextmanager
+async def placed(folder: Path, cluster: Cluster, places: Iterable[tuple[Path, Address]]) -> AsyncGenerator[list[Probe]]:
+    """Likewise, in network namespaces: (the namespace's file, where it listens)."""
+    settings = [
+        ProbeSettings(folder / f"probe-{number}", listen, cluster, network_namespace=namespace)
+        for number, (namespace, listen) in enumerate(places, 1)
     ]
+    async with _running(settings) as (probes, _):
+        yield probes
+
+
+@asynccontextmanager
+async def _running(settings: Iterable[ProbeSettings]) -> AsyncGenerator[tuple[list[Probe], trio.Nursery]]:
+    changed = Signal()
+    probes = [Probe(each, changed) for each in settings]
     async with trio.open_nursery() as nursery:
         try:
             async with trio.open_nursery() as starts:
@@ -173,6 +188,7 @@ __all__ = [
     "bring_together",
     "first_time",
     "is_settled",
+    "placed",
     "running",
     "wait_for",
 ]

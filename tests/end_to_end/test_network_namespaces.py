@@ -1,0 +1,51 @@
+"""E8: machines with several networks, and with addresses that lead nowhere, find a way to each other and keep to it."""
+
+from pathlib import Path
+
+import pytest
+import trio
+from end_to_end.namespaces import PORT, Machine, two_machines
+
+from networking.addresses import Endpoint, parse
+from networking.probe_processes import Orders, Probe, is_settled, placed, wait_for
+from networking.ticket import Cluster
+
+WILDCARD = {"ip4": "0.0.0.0", "ip6": "::"}
+PATIENCE_S = 90.0
+
+
+def hosts_reached(probe: Probe) -> list[str]:
+    return [parse(address).host for address in probe.sees.reached]
+
+
+async def both_reach_each_other_over(
+    probes: list[Probe], machines: tuple[Machine, Machine], family: str, network: int
+) -> None:
+    def over_it() -> bool:
+        others = [machine.host(family, network) for machine in reversed(machines)]
+        return is_settled(probes) and [hosts_reached(probe) for probe in probes] == [[other] for other in others]
+
+    await wait_for(probes[0].changed, over_it, PATIENCE_S)
+
+
+@pytest.mark.parametrize("family", ["ip4", "ip6"])
+def test_e8_a_connection_goes_over_an_address_that_answers_and_moves_when_that_goes_down(
+    tmp_path: Path, family: str
+) -> None:
+    async def main(machines: tuple[Machine, Machine]) -> None:
+        listen = Endpoint(family, WILDCARD[family], PORT).address
+        async with placed(tmp_path, Cluster.new("desk"), [(machine.file, listen) for machine in machines]) as probes:
+            left, right = probes
+            advertised = [parse(address).host for address in left.sees.addresses]
+            assert set(advertised) >= {machines[0].host(family, network) for network in (1, 2)}
+            assert len(advertised) >= 4  # those that mislead among them
+            await right.order(Orders(dial=Endpoint(family, machines[0].host(family, 1), PORT).address))
+            await both_reach_each_other_over(probes, machines, family, 1)
+            machines[0].ip("link", "set", "net1", "down")
+            await both_reach_each_other_over(probes, machines, family, 2)
+            assert f"at {Endpoint(family, machines[0].host(family, 2), PORT).address}" in left.log + right.log or (
+                f"at {Endpoint(family, machines[1].host(family, 2), PORT).address}" in left.log + right.log
+            )
+
+    with two_machines(family) as machines:
+        trio.run(main, machines)
