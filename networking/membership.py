@@ -40,7 +40,7 @@ class MembershipSettings:
     late_s: float = 1.0
     """A tick this much late means that this node stood still. Raised, a stopped node accuses others; lowered, load counts as a stop."""
     max_strain: int = 4
-    """Each point of strain adds a quarter to the limits. Raised, a busy machine is given more time and its death is noticed later."""
+    """Each point that a peer tells of itself adds a quarter to the limits. Raised, a busy machine is given more time and its death is noticed later."""
     strain_decay_s: float = 10.0
     """How long a point of strain lasts. Raised, one hiccup counts longer."""
 
@@ -211,7 +211,8 @@ class Membership:
         return max(deadline, member.vouched_at + settings.vouch_lasts_s) if member.vouched_at > doubted_at else deadline
 
     def _limit(self, seconds: float, strain: int) -> float:
-        return seconds * (1 + 0.25 * max(self._strain, strain))
+        # Its own strain counts once: the time in which this node stood still is left out of every silence anyway.
+        return seconds * (1 + 0.25 * max(min(self._strain, 1), strain))
 
     def _suspect(self, now: float, member: _Member, peer: PeerId) -> list[Verdict]:
         if member.suspected:
