@@ -54,7 +54,11 @@ def nobody_obeys_a_lower_term(shown: Shown, view: View) -> Complaints:
         shown.term = max(shown.term, view.term)
 
 
-def old_facts_do_not_return(shown: Shown, view: View) -> Complaints:
+def old_facts_do_not_return(shown: Shown, view: View, documents: Documents) -> Complaints:
+    if _forgets(
+        documents
+    ):  # Then an old copy of what was dropped, handed on by another, may be the best there is for a moment.
+        shown.numbers = {(owner, key): each for (owner, key), each in shown.numbers.items() if owner in view.facts}
     for owner, facts in view.facts.items():
         for key, value in facts.items():
             number, newest = number_of(value), shown.numbers.get((owner, key), 0)
@@ -196,6 +200,11 @@ def each_pair_has_one_connection(part: Sequence[SimulatedNode]) -> Complaints:
 def nobody_is_warned_of_clones(part: Sequence[SimulatedNode]) -> Complaints:
     for node in part:
         yield from (f"{node.peer} warns: {text}" for text in node.view.warnings if "another running machine" in text)
+
+
+def _forgets(documents: Documents) -> bool:
+    """Whether documents of the gone may be dropped within a run."""
+    return documents._settings.retention_s < RUN_LASTS_S
 
 
 def _documents(node: SimulatedNode) -> Documents:

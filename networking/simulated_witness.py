@@ -54,7 +54,7 @@ class Witness:
         self.truth.look()
         shown = self._shown_by(node, view)
         self._hold(nobody_obeys_a_lower_term, shown, view)
-        self._hold(old_facts_do_not_return, shown, view)
+        self._hold(old_facts_do_not_return, shown, view, node.overlay._peer._documents)
         self._hold(nobody_responsive_is_declared_dead, shown, view, node, self.truth)
         if self.led_by is not None and node.peer not in self.leaderless:
             self._hold(nobody_loses_its_leader, view, self.led_by)
