@@ -14,10 +14,11 @@ from p2pexo.ring.plan import Placement, StagePlan
 
 
 def form_anew(cluster: Cluster, placement: Placement, fault: Fault) -> tuple[StagePlan, ...]:
-    """Stages for a broken placement, on as many machines as before where there are so many.
+    """Stages for a broken placement.
 
-    A machine that takes over exactly the lost layers comes first, since the others then keep their weights. Machines to be
-    avoided are used only when there is no other way. Raises GenerationError if the model can't be placed.
+    A machine that takes over exactly the lost layers comes first, since the others then keep their weights: a spare one, or
+    else one of the ring that has room for a further stage. Machines to be avoided are used only when there is no other
+    way. Raises GenerationError if the model can't be placed.
     """
     lost = {stage.peer for stage in placement.stages if not cluster.is_alive(stage.peer)} | fault.to_avoid
     if not lost:
@@ -64,20 +65,29 @@ def candidates(cluster: Cluster, card: Card, *, besides: Placement | None = None
 def _substitute(
     card: Card, placement: Placement, lost: set[str], sound: Sequence[Candidate]
 ) -> tuple[StagePlan, ...] | None:
-    """The same ring with a new machine in each lost one's place, or None if there are no machines to take over."""
+    """The same ring with an heir in each lost stage's place, or None if there is no room for one of them."""
     staying = {stage.peer for stage in placement.stages} - lost
     formats = {each.format(placement.precision) for each in sound if each.peer in staying}
-    alike = [each for each in sound if not formats or each.format(placement.precision) in formats]
-    spare = sorted((each for each in alike if each.peer not in staying), key=by_preference)
+    heirs = [
+        evolve(each, reserved=each.reserved + _kept_on(placement, lost, each.peer))
+        for each in sound
+        if not formats or each.format(placement.precision) in formats
+    ]
     stages = list(placement.stages)
     for rank, stage in enumerate(stages):
         if stage.peer in lost:
-            heir = next((each for each in spare if _needed(card, placement, rank, each) <= each.free), None)
-            if heir is None:
+            able = [each for each in heirs if _needed(card, placement, rank, each) <= each.free]
+            if not able:
                 return None
-            spare.remove(heir)
+            heir = min(able, key=lambda each: (any(each.peer == stage.peer for stage in stages), by_preference(each)))
             stages[rank] = _inherited(card, placement, rank, heir)
+            heirs[heirs.index(heir)] = evolve(heir, reserved=heir.reserved + stages[rank].reserved_bytes)
     return tuple(stages)
+
+
+def _kept_on(placement: Placement, lost: set[str], peer: str) -> int:
+    """Bytes that stages of the placement go on using on a peer."""
+    return sum(each.reserved_bytes for each in placement.stages if each.peer == peer and peer not in lost)
 
 
 def _needed(card: Card, placement: Placement, rank: int, machine: Candidate, tokens: int | None = None) -> int:

@@ -61,16 +61,35 @@ def test_a_spare_machine_takes_over_exactly_the_lost_layers(scene) -> None:
     assert decision.placements.next_count == 3
 
 
-def test_without_a_spare_machine_the_layers_are_shared_out_anew(scene) -> None:
+def test_without_a_spare_machine_one_of_the_ring_takes_the_lost_layers_and_all_keep_their_weights(scene) -> None:
     placed = Placements([scene.placement("a", "b", "c")], next_count=2)
-    decision = decide(scene.cluster("ab", placed), Memory(), at(0))
+    decision = decide(scene.cluster("ab", placed, budgets={"a": 2000}), Memory(), at(0))
+    assert peers(decision) == ["a", "b", "b"]
+    renewed = decision.placements.placements[0].stages
+    assert [(s.first_layer, s.end_layer) for s in renewed] == [(0, 10), (10, 20), (20, 30)]
+    assert renewed[:2] == placed.placements[0].stages[:2]
+
+
+def test_the_last_machine_takes_all_that_was_lost(scene) -> None:
+    placed = Placements([scene.placement("a", "b", "c")], next_count=2)
+    assert peers(decide(scene.cluster("b", placed), Memory(), at(0))) == ["b", "b", "b"]
+
+
+def test_two_that_were_lost_go_to_different_machines(scene) -> None:
+    placed = Placements([scene.placement("a", "b", "c")], next_count=2)
+    assert sorted(peers(decide(scene.cluster("ade", placed), Memory(), at(0)))) == ["a", "d", "e"]
+
+
+def test_where_no_machine_has_room_for_all_that_was_lost_the_layers_are_shared_out_anew(scene) -> None:
+    placed = Placements([scene.placement("a", "b", "c")], next_count=2)
+    decision = decide(scene.cluster("ab", placed, budgets={"a": 2150, "b": 2150}), Memory(), at(0))
     assert sorted(peers(decision)) == ["a", "b"]
-    assert decision.placements.placements[0].stages[-1].end_layer == 30
+    assert [stage.end_layer for stage in decision.placements.placements[0].stages] == [15, 30]
 
 
-def test_a_machine_that_is_too_small_does_not_keep_the_others_from_sharing_the_layers(scene) -> None:
+def test_a_machine_that_is_too_small_does_not_keep_the_others_from_taking_the_layers(scene) -> None:
     placed = Placements([scene.placement("a", "b", "c")], next_count=2)
-    assert sorted(peers(decide(scene.cluster("abd", placed, budgets={"d": 10}), Memory(), at(0)))) == ["a", "b"]
+    assert set(peers(decide(scene.cluster("abd", placed, budgets={"d": 10}), Memory(), at(0)))) == {"a", "b"}
 
 
 def test_what_no_longer_fits_waits_with_its_reason_and_is_formed_when_a_machine_comes(scene) -> None:
@@ -193,7 +212,7 @@ def test_only_a_machine_that_computes_alike_takes_over(scene) -> None:
     placed = Placements([scene.placement("b", "c")], next_count=2)
     assert peers(decide(scene.cluster("abdf", placed, gpus="bf", held="ad"), Memory(), at(0))) == ["b", "f"]
     alone = decide(scene.cluster("ab", placed, gpus="b", budgets={"a": 100}), Memory(), at(0))
-    assert peers(alone) == ["b"]
+    assert peers(alone) == ["b", "b"]
 
 
 def test_a_ring_that_stays_ready_has_its_strikes_forgotten(scene) -> None:
