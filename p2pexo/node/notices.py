@@ -48,9 +48,11 @@ class Notices:
         """Why the others don't let this very node in any more; empty while they do."""
 
     def add_stranger(self, sighting: Sighting) -> None:
-        """A peer on the local network whose cluster isn't ours."""
+        """A peer on the local network whose cluster isn't ours. One that is fresh is no cluster to join: it asks to join one."""
         self._forget_the_unseen()
-        if sighting.peer in self._strangers or len(self._strangers) < MAX_STRANGERS:
+        if sighting.fresh:
+            self._strangers.pop(sighting.peer, None)
+        elif sighting.peer in self._strangers or len(self._strangers) < MAX_STRANGERS:
             self._strangers[sighting.peer] = _Stranger(sighting, self._clock())
 
     def forget_stranger(self, peer: PeerId) -> None:

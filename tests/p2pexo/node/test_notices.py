@@ -67,6 +67,12 @@ def test_a_node_that_joined_the_others_no_longer_speaks_of_them() -> None:
     assert notices.lines() == ()
 
 
+def test_a_fresh_node_is_no_cluster_to_speak_of() -> None:
+    notices = Notices(lambda: DESK, lambda: 0.0)
+    notices.add_stranger(evolve(THEIRS, fresh=True))
+    assert notices.lines() == ()
+
+
 def test_a_node_that_was_removed_says_so() -> None:
     notices = Notices(lambda: DESK, lambda: 0.0)
     notices.shut_out = "it was sold"
