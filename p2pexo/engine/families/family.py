@@ -67,13 +67,14 @@ class Family:
     @property
     def can_batch(self) -> bool:
         """Whether rows of several sequences can be computed together. Those of state space layers, of chunks and of
-        several caches a layer can't, nor those whose rotation depends on the length of their text."""
+        several caches a layer can't, nor those whose rotation depends on the length of their text.
+
+        Told of the whole model, so that all its stages say the same.
+        """
         module = cache_module()
-        caches = (self._blank_caches[number] for number in self._kept)
         rotation = mlx_lm_module("rope_utils").DynamicNTKScalingRoPE
-        return all(type(each) in (module.KVCache, module.RotatingKVCache) for each in caches) and not any(
-            isinstance(each, rotation) for each in self.model.modules()
-        )
+        joined = all(type(each) in (module.KVCache, module.RotatingKVCache) for each in self._blank_caches)
+        return joined and not any(isinstance(each, rotation) for each in self.model.modules())
 
     def embed(self, tokens: mx.array) -> mx.array:
         return self._body.embed_tokens(tokens[None])

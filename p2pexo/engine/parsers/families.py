@@ -49,11 +49,15 @@ class Family:
 
 
 def find_family(template: str | None, tokens: Collection[str]) -> Family:
-    """``GENERIC`` if the template shows none of the formats that are known here, or has no place for tools."""
+    """``GENERIC`` if the template shows none of the formats that are known here, or has no place for tools.
+
+    Kimi K2's first template lists tools and leaves it to the model how to call them: its tokens tell.
+    """
     if template is None and "｜DSML｜" in tokens:
         return DSML
     shown = template if template is not None and re.search(r"\btools\b", template) else ""
-    return next((family for family in FAMILIES if all(sign in shown for sign in family.signs)), GENERIC)
+    told = next((family for family in FAMILIES if all(sign in shown for sign in family.signs)), GENERIC)
+    return KIMI if told is GENERIC and shown and set(KIMI.signs) <= set(tokens) else told
 
 
 THINKS = (Think("<think>", "</think>"), Think("[THINK]", "[/THINK]"), Think("<longcat_think>", "</longcat_think>"))
@@ -108,6 +112,8 @@ Of forced calls it makes one alone: behind one that it never learnt to make, it 
 
 DSML = Family("deepseek-dsml", ("｜DSML｜",), _always(formats.DSML), _DSML_MARKS)
 
+KIMI = Family("kimi", ("<|tool_calls_section_begin|>",), _always(formats.KIMI), _KIMI_MARKS, _KIMI_CALL, _kimi_id)
+
 FAMILIES = (
     Family("harmony", ("<|channel|>", "<|message|>"), None, tuple(HARMONY_MARKS), _HARMONY_CALL),
     DSML,
@@ -119,7 +125,7 @@ FAMILIES = (
         _OLD_DEEPSEEK_CALL,
     ),
     Family("deepseek-v3.1", ("<｜tool▁calls▁begin｜>",), _always(formats.DEEPSEEK), _DEEPSEEK_MARKS, _DEEPSEEK_CALL),
-    Family("kimi", ("<|tool_calls_section_begin|>",), _always(formats.KIMI), _KIMI_MARKS, _KIMI_CALL, _kimi_id),
+    KIMI,
     Family("minimax", ("<minimax:tool_call>",), _always(formats.MINIMAX), formats.MINIMAX.openings),
     Family("glm", ("<arg_key>",), _always(formats.GLM), (*_TOOL_CALL, "<arg_key>", "<arg_value>")),
     Family("qwen-coder", ("<tool_call>", "<function="), _always(formats.QWEN_CODER), _TOOL_CALL),

@@ -43,6 +43,13 @@ def test_without_a_template_the_tokens_tell_deepseek() -> None:
     assert find_family(None, ("｜DSML｜",)).name == "deepseek-dsml"
 
 
+def test_where_the_template_lists_tools_and_shows_no_call_the_tokens_tell_kimi() -> None:
+    first, tokens = "{% if tools -%}<|im_system|>tool_declare<|im_middle|>", ("<|tool_calls_section_begin|>",)
+    assert find_family(first, tokens).name == "kimi"
+    assert find_family(first, ()).name == "generic"
+    assert find_family("<|im_system|>", tokens).name == "generic"
+
+
 def test_marks_of_thoughts_are_found_in_the_template_or_among_the_tokens() -> None:
     assert find_think("x</think>", ()) == THINKS[0]
     assert find_think(None, ("[THINK]", "[/THINK]")) == THINKS[1]
