@@ -172,7 +172,10 @@ class Discovery:
             if self._moved.is_set():
                 return
             if zeroconf is not None:
-                await trio.to_thread.run_sync(zeroconf.update_service, self._info())
+                try:
+                    await trio.to_thread.run_sync(zeroconf.update_service, self._info())
+                except (OSError, ZeroconfError) as error:  # what it says is old then, until there is news again
+                    logger.warning("the local network can't be told what is new here (%r)", error)
 
     async def _repeat(self) -> None:
         while True:

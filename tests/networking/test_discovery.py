@@ -124,6 +124,30 @@ def test_what_a_peer_says_anew_is_seen_without_another_look_at_the_network() -> 
     trio.run(main)
 
 
+def test_news_that_can_not_be_told_end_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        tried, seen = trio.Event(), trio.open_memory_channel[Sighting](10)
+        token = trio.lowlevel.current_trio_token()
+
+        def fail(_zeroconf: Zeroconf, _info: ServiceInfo) -> None:
+            token.run_sync_soon(tried.set)
+            raise OSError("network is unreachable")
+
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(20):
+                a = Discovery(A, seen[0].send_nowait, service=SERVICE, interfaces=LOOPBACK)
+                await nursery.start(a.run)
+                with mock.patch.object(Zeroconf, "update_service", fail):
+                    a.announce(evolve(A, members=2))
+                    await tried.wait()
+                await nursery.start(Discovery(B, nobody, service=SERVICE, interfaces=LOOPBACK).run)
+                assert await seen[1].receive() == B
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert "can't be told what is new here" in caplog.text
+
+
 def test_who_is_still_there_is_sighted_again_and_again() -> None:
     async def main() -> None:
         seen, sees = trio.open_memory_channel[Sighting](10)
