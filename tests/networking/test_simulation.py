@@ -331,3 +331,24 @@ def test_a_lost_frame_holds_up_those_behind_it_on_its_connection():
         assert got == sent
 
     in_cluster(0, 2, story, NetworkConditions(frame_loss=0.3))
+
+
+def test_a_joiner_of_a_cluster_whose_facts_changed_a_hundred_thousand_times_is_soon_in_step():
+    async def story(cluster):
+        for number in range(2000):
+            value = str(number).encode()
+            for (
+                node
+            ) in cluster.nodes:  # All broadcasts of it get lost, so that the others need digests, as the joiner does.
+                node.overlay._peer._documents.write({f"key-{key}": value for key in range(25)} | {"key-0": None})
+        for node in cluster.nodes:
+            node.overlay.set_fact("last", b"1")
+        await cluster.settled()
+        facts = cluster.leader.view.facts
+        assert all(node.overlay._peer._documents.version > 50_000 for node in cluster.nodes)
+        late = await cluster.add("late")
+        await cluster.until(lambda: bool(late.overlay._controls._controls))
+        assert await cluster.until(lambda: late.view.facts == {**facts, late.peer: {}}) <= 2
+        assert {len(each) for each in facts.values()} == {25}
+
+    in_cluster(0, 2, story, NetworkConditions())
