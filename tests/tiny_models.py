@@ -85,6 +85,7 @@ _LLAMA4 = {
     "model_type": "llama4_text",
     "floor_scale": 4,
 }
+_MINIMAX = {"num_local_experts": 6, "num_experts_per_tok": 2, "shared_intermediate_size": 0, "rotary_dim": 8}
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama": {"layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window": 8},
@@ -120,6 +121,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "phi": {"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.5},
     "phi3": {"num_key_value_heads": 4, "tie_word_embeddings": True},
     "phimoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "minimax": _MINIMAX,
+    "minimax_m2": _MINIMAX,
+    "gemma2": {"query_pre_attn_scalar": 16.0, "tie_word_embeddings": True, "final_logit_softcapping": 3.0},
+    "smollm3": {"no_rope_layer_interval": 2, "tie_word_embeddings": True},
+    "olmo2": {},
+    "olmo3": {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 8},
+    "seed_oss": {"attention_bias": True},
     "llama4": {"num_hidden_layers": 5, "text_config": _LLAMA4 | {"num_hidden_layers": 5}},
 }
 """By model type: what is not as in ``_BASE``."""
@@ -258,5 +267,8 @@ _PUBLISHED: dict[str, Callable[[Weights], Weights]] = {
     "qwen3_5_moe": _qwen3_5,
     "gpt_oss": _gpt_oss,
     "phimoe": _name_experts_by_letters,
+    "mixtral": _name_experts_by_letters,
+    "minimax": _name_experts_by_letters,
+    "minimax_m2": _name_experts_by_letters,
     "llama4": _llama4,
 }

@@ -82,6 +82,14 @@ ARCHITECTURES = {
     "phi": Architecture("Phi 1.5, 2", "phi"),
     "phi3": Architecture("Phi 3, 4", "phi3"),
     "phimoe": Architecture("Phi 3.5 MoE", "phimoe"),
+    "mixtral": Architecture("Mixtral", "mixtral"),
+    "minimax": Architecture("MiniMax M2", "minimax"),
+    "minimax_m2": Architecture("MiniMax M2", "minimax"),
+    "gemma2": Architecture("Gemma 2", "gemma2"),
+    "smollm3": Architecture("SmolLM 3", "smollm3", Caching.LAYER_TYPES),
+    "olmo2": Architecture("OLMo 2", "olmo2"),
+    "olmo3": Architecture("OLMo 3", "olmo3", Caching.LAYER_TYPES),
+    "seed_oss": Architecture("Seed-OSS", "seed_oss"),
     "llama4": Architecture("Llama 4", "llama4", Caching.CHUNKS),
 }
 """By ``model_type`` in config.json."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from p2pexo.engine.families.family import Family
 from p2pexo.engine.families.variants import (
+    Gemma2Family,
     Gemma3Family,
     LatentAttentionFamily,
     Llama4Family,
@@ -41,6 +42,12 @@ FAMILIES: dict[str, type[Family]] = {
     "phi": PhiFamily,
     "phi3": Family,
     "phimoe": Family,
+    "mixtral": Family,
+    "minimax": Family,
+    "gemma2": Gemma2Family,
+    "olmo2": Family,
+    "olmo3": Family,
+    "seed_oss": Family,
     "llama4": Llama4Family,
 }
 """By the mlx-lm module that defines the stack of layers; several kinds of models may stand on one."""

@@ -17,6 +17,26 @@ class LatentAttentionFamily(Family):
     masks_are_arrays = True
 
 
+class Gemma2Family(Family):
+    """Scales its embedding, and bounds the scores of its attention and its logits."""
+
+    masks_are_arrays = True
+
+    def embed(self, tokens: mx.array) -> mx.array:
+        return super().embed(tokens) * self.hidden_size**0.5
+
+    def mask(self, hidden: mx.array, cache: Any) -> Any:
+        """Its attention has an axis of its own for the heads that share keys; the masks of a batch need one, too."""
+        mask = super().mask(hidden, cache)
+        arguments = self.model.args
+        shares_keys = arguments.num_attention_heads > arguments.num_key_value_heads
+        return mx.expand_dims(mask, 2) if shares_keys and mask is not None and mask.ndim > 2 else mask
+
+    def head(self, hidden: mx.array) -> mx.array:
+        bound = self.model.final_logit_softcapping
+        return mx.tanh(super().head(hidden) / bound) * bound
+
+
 class Gemma3Family(Family):
     """Scales its embedding, by a number that is rounded to bfloat16 whatever the model computes in."""
 
