@@ -1,0 +1,99 @@
+"""Faults of clusters that users of such systems really met (the case's number is in each name), seen over HTTP."""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from end_to_end.cluster import RealCluster, RealNode, wait_for
+from end_to_end.scripted import MODEL, scripted_nodes, scripted_ring
+
+from p2pexo.cluster.snapshot import PlacementView
+from p2pexo.ring.scripted import Script
+
+A_DAY_S = 24 * 3600
+
+TURN_CLOCK = """
+import os, sys, time
+if os.environ.get("TEST_CLOCK_OF", " ") in " ".join(sys.orig_argv):
+    _path, _time, _time_ns = os.environ["TEST_CLOCK"], time.time, time.time_ns
+    def _ahead():
+        with open(_path) as file:
+            return float(file.read() or 0)
+    time.time = lambda: _time() + _ahead()
+    time.time_ns = lambda: _time_ns() + int(_ahead() * 1e9)
+"""
+"""A ``sitecustomize`` for the processes of one node, with a wall clock that a test turns while they run."""
+
+
+def chat(node: RealNode, text: str, timeout_s: float = 60) -> httpx.Response:
+    body = {"model": MODEL, "messages": [{"role": "user", "content": text}], "max_tokens": 4, "temperature": 0}
+    return httpx.post(f"{node.url}/v1/chat/completions", json=body, timeout=timeout_s)
+
+
+def leader_and_follower(cluster: RealCluster) -> tuple[RealNode, RealNode]:
+    leader = cluster.leader()
+    return leader, next(node for node in cluster.nodes if node is not leader)
+
+
+def test_e7_large_requests_are_answered_or_refused_and_cost_no_node(tmp_path: Path) -> None:
+    with scripted_ring(tmp_path, 2, Script()) as cluster:
+        term = cluster[0].snapshot().term
+        for node in leader_and_follower(cluster):
+            for size in (300_000, 900_000, 1_100_000, 5_000_000, 20_000_000):
+                answer = chat(node, "x" * size)
+                assert answer.status_code in (400, 413), (size, answer.status_code, answer.text[:200])
+                assert answer.json()["error"]["message"]
+            assert chat(node, "small").status_code == 200
+        cluster.wait_until_together()
+        assert cluster[0].snapshot().term == term
+
+
+def followed_to_its_end(cluster: RealCluster, id: str) -> PlacementView | None:
+    found = next((each for each in cluster[0].snapshot().placements if each.id == id), None)
+    return found if found is not None and found.state in ("ready", "failed") else None
+
+
+def test_e11_what_was_accepted_becomes_ready_or_says_why_not(tmp_path: Path) -> None:
+    with scripted_nodes(tmp_path, 2, Script()) as cluster:
+        two: dict[str, object] = {"model": MODEL, "min_stages": 2}
+        for turn in range(5):
+            with ThreadPoolExecutor(2) as pool:
+                answers = list(pool.map(lambda node: place(node, two), (cluster[0], cluster[turn % 2])))
+            ids = {answer.json()["id"] for answer in answers if answer.status_code < 300}
+            assert len(ids) == 1, [answer.text for answer in answers]  # both want the same, and get it
+            (id,) = ids
+            view = wait_for("the placement is ready, or says why not", lambda: followed_to_its_end(cluster, id))  # noqa: B023
+            assert (view.state, len(view.stages)) == ("ready", 2), view.reason
+            cluster.delete(MODEL)
+        refused = place(cluster[0], two | {"min_stages": 99})
+        assert 400 <= refused.status_code < 500
+        assert "99" in refused.text
+        cluster.wait_until_together()
+
+
+def place(node: RealNode, body: dict[str, object]) -> httpx.Response:
+    return httpx.post(f"{node.url}/v1/placements", json=body, timeout=30)
+
+
+def test_e10_a_node_with_a_wrong_wall_clock_that_jumps_serves_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(TURN_CLOCK)
+    clock = tmp_path / "clock"
+    clock.write_text(str(A_DAY_S))
+    monkeypatch.setenv("TEST_CLOCK", str(clock))
+    monkeypatch.setenv("TEST_CLOCK_OF", str(tmp_path / "home-2"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    with scripted_ring(tmp_path, 2, Script()) as cluster:
+        before = cluster[0].snapshot()
+        for jump_s in (-A_DAY_S, 2 * A_DAY_S):
+            clock.write_text(str(jump_s))
+            for node, ahead_s in ((cluster[0], 0), (cluster[1], jump_s)):
+                answer = chat(node, "what time is it?")
+                assert answer.status_code == 200, answer.text
+                assert abs(answer.json()["created"] - time.time() - ahead_s) < A_DAY_S / 2
+        after = cluster[0].snapshot()
+        assert (after.leader, after.term, len(after.members)) == (before.leader, before.term, 2)
