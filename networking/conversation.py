@@ -53,6 +53,8 @@ class Conversation:
         self._warnings = warnings
         self._gossip_takes_s = gossip_takes_s
         self._dropped: dict[PeerId, int] = {}
+        self.departed: PeerId | None = None
+        """Who said goodbye in the message that was heard last."""
 
     def begin(self, now: float, connection: int, peer: PeerId, *, outbound: bool, address: Address | None) -> None:
         self._links.open(now, connection, peer, outbound=outbound, address=address)
@@ -65,6 +67,7 @@ class Conversation:
         self._settle_contests(now)
 
     def hear(self, now: float, connection: int, data: bytes) -> None:
+        self.departed = None
         link = self._links.get(connection)
         if link is None:
             return
@@ -184,6 +187,7 @@ class Conversation:
             self._accept(now, link)
 
     def _on_goodbye(self, link: Link) -> None:
+        self.departed = link.peer
         self.carry_out(self._membership.left(link.peer))
         self.close(link)
 

@@ -122,6 +122,10 @@ class Election:
         self._followed_term = leader.claim.term
         return leader
 
+    def hand_over(self) -> None:
+        """The leader has left on purpose: there is no doubt to settle, the next in line claims at once."""
+        self._vacant_since = float("-inf")
+
     def objection(self, roster: Iterable[Candidate]) -> int | None:
         """The highest term seen, if the claim that counts is another's and below it."""
         leader = find_leader(roster)

@@ -116,6 +116,8 @@ class Peer:
     def received(self, now: float, connection: int, data: bytes) -> list[Action]:
         """A frame arrived on a connection's control stream."""
         self._conversation.hear(now, connection, data)
+        if self._leader is not None and self._leader.peer == self._conversation.departed:
+            self._election.hand_over()
         return self._done(now)
 
     def gossip_received(self, now: float, data: bytes) -> list[Action]:
