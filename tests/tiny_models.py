@@ -63,6 +63,21 @@ _LATENT: dict[str, Any] = _GROUPED_EXPERTS | {
 _YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "mscale_all_dim": 1.0, "mscale": 1.0}
 _SPARSE = {"index_head_dim": 16, "index_n_heads": 2, "index_topk": 12}
 _GEMMA = {"sliding_window": 8, "sliding_window_pattern": 3, "query_pre_attn_scalar": 16}
+_GEMMA4 = {
+    "sliding_window": 8,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "global_head_dim": 32,
+    "num_global_key_value_heads": 1,
+    "attention_k_eq_v": True,
+    "hidden_size_per_layer_input": 0,
+    "num_kv_shared_layers": 0,
+    "enable_moe_block": True,
+    "num_experts": 6,
+    "top_k_experts": 2,
+    "moe_intermediate_size": 32,
+    "final_logit_softcapping": 3.0,
+    "tie_word_embeddings": True,
+}
 _MINISTRAL = {
     "layer_types": ["full_attention", "sliding_attention"] * 2,
     "sliding_window": 8,
@@ -101,6 +116,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "qwen3_5_moe": {"text_config": _EXPERTS | _SHARED | _LINEAR},
     "gemma3": {"text_config": _GEMMA},
     "gemma3_text": _GEMMA,
+    "gemma4": {"text_config": _GEMMA4},
+    "gemma4_unified": {"text_config": _GEMMA4},
+    "gemma4_text": _GEMMA4 | {"enable_moe_block": False, "attention_k_eq_v": False},
     "gpt_oss": {
         "num_local_experts": 4,
         "num_experts_per_tok": 2,
@@ -218,6 +236,12 @@ def _qwen3_5(weights: Weights) -> Weights:
     return _with_shifted_norms(_gate_with_up(named, "switch_mlp", axis=1)) | {"mtp.fc.weight": mx.zeros((64, 64))}
 
 
+def _gemma4(weights: Weights) -> Weights:
+    joined = _gate_with_up(weights, "experts.switch_glu", axis=1)
+    inside = {name.replace("language_model.model.", "language_model."): each for name, each in joined.items()}
+    return {f"model.{name}": each for name, each in inside.items()}
+
+
 def _llama4(weights: Weights) -> Weights:
     named = {name.replace("vision_tower", "vision_model"): each for name, each in weights.items()}
     joined = _gate_with_up(named, "experts", axis=1)
@@ -265,6 +289,8 @@ _PUBLISHED: dict[str, Callable[[Weights], Weights]] = {
     "qwen3_next": _qwen3_next,
     "qwen3_5": _qwen3_5,
     "qwen3_5_moe": _qwen3_5,
+    "gemma4": _gemma4,
+    "gemma4_unified": _gemma4,
     "gpt_oss": _gpt_oss,
     "phimoe": _name_experts_by_letters,
     "mixtral": _name_experts_by_letters,

@@ -24,6 +24,8 @@ class Caching(Enum):
     """Those of a sliding window in every second layer."""
     NTH_GLOBAL = auto()
     """Those of a sliding window in all layers but every nth."""
+    TWO_WIDTHS = auto()
+    """Those of a sliding window in the layers that the config names, of another width than those of every token."""
     CHUNKS = auto()
     """Those of a chunk of the text in three of four layers."""
     LINEAR = auto()
@@ -54,6 +56,18 @@ _GEMMA3 = {
     "head_dim": 256,
 }
 
+_GEMMA4 = {
+    "max_position_embeddings": 131_072,
+    "vocab_size": 262_144,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 1,
+    "head_dim": 256,
+    "global_head_dim": 512,
+    "sliding_window": 512,
+    "hidden_size_per_layer_input": 256,
+    "num_kv_shared_layers": 20,
+}
+
 ARCHITECTURES = {
     "llama": Architecture("Llama 2, 3", "llama", Caching.LAYER_TYPES),
     "mistral": Architecture("Mistral", "llama", Caching.LAYER_TYPES),
@@ -68,6 +82,9 @@ ARCHITECTURES = {
     "qwen3_5_moe": Architecture("Qwen 3.5 MoE", "qwen3_5_moe", Caching.LINEAR),
     "gemma3": Architecture("Gemma 3", "gemma3", Caching.NTH_GLOBAL, _GEMMA3),
     "gemma3_text": Architecture("Gemma 3", "gemma3_text", Caching.NTH_GLOBAL),
+    "gemma4": Architecture("Gemma 4", "gemma4", Caching.TWO_WIDTHS, _GEMMA4),
+    "gemma4_unified": Architecture("Gemma 4", "gemma4", Caching.TWO_WIDTHS, _GEMMA4),
+    "gemma4_text": Architecture("Gemma 4", "gemma4_text", Caching.TWO_WIDTHS, _GEMMA4),
     "gpt_oss": Architecture("gpt-oss", "gpt_oss", Caching.TURNS),
     "deepseek_v3": Architecture("DeepSeek V3, R1", "deepseek_v3", Caching.LATENT),
     "deepseek_v32": Architecture("DeepSeek V3.2", "deepseek_v32", Caching.INDEXED),
@@ -119,6 +136,14 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**(known.left_out if known else {}), **said, "model_type": model_type}
 
 
+def obstacle(config: Mapping[str, Any]) -> str | None:
+    """Why a model can't be run though others of its architecture can; None if nothing is known to stand in its way."""
+    told = text_config(config)
+    if told.get("hidden_size_per_layer_input") or told.get("num_kv_shared_layers"):
+        return "its later layers look at its tokens, or share keys with others, so that it can't be cut into stages"
+    return None
+
+
 def check_architecture(id: str, architecture: str) -> None:
     """Raises InvalidRequestError unless the engine can run such a model."""
     if architecture not in ARCHITECTURES:
@@ -144,6 +169,8 @@ def _method(config: Mapping[str, Any]) -> object:
 def check_config(id: str, config: Mapping[str, Any]) -> None:
     """Raises InvalidRequestError unless such a model can be run: its architecture, and how its weights are packed."""
     check_architecture(id, str(config.get("model_type")))
+    if reason := obstacle(config):
+        raise InvalidRequestError(f"{id!r} can't be run here: {reason}", param="model")
     if config.get("quantization_config") and packing(config) is None:
         message = (
             f"{id!r} is quantised by {_method(config)!r}, which can't be read here; choose one that mlx-lm made, or a "

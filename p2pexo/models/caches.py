@@ -58,7 +58,13 @@ def _indexed_values(config: Mapping[str, Any]) -> int:
     return _latent_values(config) + 2 * positive(config, "index_head_dim")
 
 
-_VALUES = {Caching.LATENT: _latent_values, Caching.INDEXED: _indexed_values}
+def _global_values(config: Mapping[str, Any]) -> int:
+    """Of the layers that keep every token."""
+    shared = config.get("num_global_key_value_heads") if config.get("attention_k_eq_v") else None
+    return 2 * int(shared or positive(config, "num_key_value_heads")) * positive(config, "global_head_dim")
+
+
+_VALUES = {Caching.TWO_WIDTHS: _global_values, Caching.LATENT: _latent_values, Caching.INDEXED: _indexed_values}
 
 _Limit = Callable[[int], int]
 """Of the cache of a layer."""
@@ -88,6 +94,15 @@ def _every_nth_is_global(config: Mapping[str, Any], token_bytes: int) -> _Limit:
     return lambda layer: 0 if (layer + 1) % every == 0 else window
 
 
+def _two_widths(config: Mapping[str, Any], token_bytes: int) -> _Limit:
+    """Every fifth layer keeps every token, unless the config says otherwise."""
+    window_bytes = positive(config, "sliding_window") * _values(config) * _FP32_BYTES
+    tokens = math.ceil(window_bytes / token_bytes)
+    kinds = cast(list[str] | None, config.get("layer_types"))
+    every = int(config.get("sliding_window_pattern") or 5)
+    return lambda layer: 0 if (kinds[layer] == "full_attention" if kinds else (layer + 1) % every == 0) else tokens
+
+
 def _chunks(config: Mapping[str, Any], token_bytes: int) -> _Limit:
     chunk = positive(config, "attention_chunk_size")
     return lambda layer: 0 if (layer + 1) % 4 == 0 else chunk
@@ -111,6 +126,7 @@ _LIMITS: dict[Caching, Callable[[Mapping[str, Any], int], _Limit]] = {
     Caching.LAYER_TYPES: _by_layer_types,
     Caching.TURNS: _in_turns,
     Caching.NTH_GLOBAL: _every_nth_is_global,
+    Caching.TWO_WIDTHS: _two_widths,
     Caching.CHUNKS: _chunks,
     Caching.LINEAR: _linear,
 }

@@ -14,7 +14,8 @@ _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _EMBEDDING = re.compile(r"(?:^|\.)embed_tokens\.")
 _HEAD = re.compile(r"(?:^|\.)lm_head\.")
 _NOT_OF_TEXT = re.compile(
-    r"(?:^|\.)(?:vision_tower|vision_model|visual|multi_modal_projector|mm_projector|mtp)\.|rotary_emb\.inv_freq$"
+    r"(?:^|\.)(?:vision_tower|vision_model|vision_embedder|visual|audio_tower|embed_vision|embed_audio|"
+    r"multi_modal_projector|mm_projector|mtp)\.|rotary_emb\.inv_freq$"
 )
 """Parts that mlx-lm leaves in the files: what would see, what would guess several tokens ahead, what can be computed."""
 _FP32_BYTES = 4

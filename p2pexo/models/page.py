@@ -11,6 +11,7 @@ CACHES = {
     Caching.LAYER_TYPES: "every token; a window in the layers that the config names",
     Caching.TURNS: "a window in every second layer",
     Caching.NTH_GLOBAL: "a window in all layers but every nth",
+    Caching.TWO_WIDTHS: "every token; a window in the layers that the config names",
     Caching.CHUNKS: "a chunk in three of four layers",
     Caching.LINEAR: "a state of fixed size in all layers but every nth",
 }
@@ -30,6 +31,11 @@ layers may be cut anywhere, into as many stages as it has layers. Weights are sa
 
 _TAIL = """
 "No" in the last column means that texts are answered side by side, but computed one after another: their states can't be joined.
+
+The small Gemma 4 models (E2B, E4B) are refused: their later layers look at the tokens, or share keys with others.
+
+Tool calls and thoughts are read in the way that each family writes them, told by its chat template; Gemma 4's way is not known yet, and its
+thoughts come out as text.
 
 Where a family could also see, its text part runs and pictures are refused.
 

@@ -14,13 +14,14 @@ from p2pexo.engine.families.family import Family
 from p2pexo.engine.families.variants import (
     Gemma2Family,
     Gemma3Family,
+    Gemma4Family,
     LatentAttentionFamily,
     Llama4Family,
     Ministral3Family,
     PhiFamily,
 )
 from p2pexo.engine.mlx_models import model_module
-from p2pexo.models.architectures import ARCHITECTURES, supported
+from p2pexo.models.architectures import ARCHITECTURES, obstacle, supported
 from p2pexo.models.directory import ModelFilesError
 
 FAMILIES: dict[str, type[Family]] = {
@@ -32,6 +33,7 @@ FAMILIES: dict[str, type[Family]] = {
     "qwen3_next": Family,
     "qwen3_5": Family,
     "gemma3_text": Gemma3Family,
+    "gemma4_text": Gemma4Family,
     "gpt_oss": Family,
     "deepseek_v3": LatentAttentionFamily,
     "deepseek_v32": LatentAttentionFamily,
@@ -62,6 +64,8 @@ def build(config: Mapping[str, Any]) -> Family:
     model_type = str(config.get("model_type"))
     if model_type not in ARCHITECTURES:
         raise UnsupportedModelError(f"models of type {model_type!r} can't be run here; supported are {supported()}")
+    if reason := obstacle(config):
+        raise UnsupportedModelError(f"this model of type {model_type!r} can't be run here: {reason}")
     model = _model(model_type, config)
     stack = type(getattr(model, "language_model", model).model).__module__.rpartition(".")[2]
     if stack not in FAMILIES:

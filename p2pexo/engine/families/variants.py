@@ -45,6 +45,21 @@ class Gemma3Family(Family):
         return hidden * mx.array(self.hidden_size**0.5, mx.bfloat16).astype(hidden.dtype)
 
 
+class Gemma4Family(Family):
+    """Scales its embedding and bounds its logits; layers also hand on keys and values, which none of these models use."""
+
+    def embed(self, tokens: mx.array) -> mx.array:
+        return super().embed(tokens) * self.hidden_size**0.5
+
+    def layer(self, layer: Any, hidden: mx.array, mask: Any, cache: Any) -> mx.array:
+        hidden, _, _ = layer(hidden, mask, cache)
+        return hidden
+
+    def head(self, hidden: mx.array) -> mx.array:
+        logits, bound = super().head(hidden), self._outer.final_logit_softcapping
+        return logits if bound is None else mx.tanh(logits / bound) * bound
+
+
 class Ministral3Family(Family):
     """Scales its queries by their position; each layer finds the scale itself when it is given none."""
 
