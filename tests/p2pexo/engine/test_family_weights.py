@@ -17,6 +17,7 @@ from tiny_models import CONFIGS, tiny_config, write_tiny
 
 from p2pexo.engine.families import Family, build
 from p2pexo.engine.loading import arrays, load_layers
+from p2pexo.engine.stage import StageEngine
 from p2pexo.models.architectures import ARCHITECTURES, Caching
 from p2pexo.models.card import Card
 from p2pexo.models.describe import describe
@@ -29,6 +30,8 @@ CACHE_STEP = 256
 """Tokens by which a plain cache of mlx-lm grows."""
 
 PACKED = ["qwen3_moe", "qwen3_next", "qwen3_5_moe", "gemma3", "deepseek_v3", "glm4_moe_lite", "llama4", "phimoe"]
+
+HALF = ["qwen3_5", "deepseek_v3", "gemma3", "gemma4", "minimax"]
 
 
 def load(directory: Path, first: int, end: int, precision: str = "keep") -> Family:
@@ -73,15 +76,21 @@ def test_caches_grow_as_the_card_says(model_type: str) -> None:
         assert card.cache_bytes(layer, layer + 1, 10_000) == card.kv_bytes_per_token * (limit or 10_000)
 
 
-def pack(source: Path, directory: Path) -> Path:
-    """As mlx-lm converts: four bits in general, eight for what sends to experts, told for some modules only."""
+def pack(source: Path, directory: Path, dtype: mx.Dtype = mx.float32) -> Path:
+    """As mlx-lm converts: four bits in general, eight for what sends to experts, told for some modules only.
+
+    ``dtype``: of all that is not packed but for a few, which makers leave in fp32.
+    """
     config = json.loads((source / "config.json").read_text())
     model = build(config).model
     model.load_weights(list(model.sanitize(mx.load(str(source / "model.safetensors"))).items()))
+    kept = ("e_score_correction_bias", "A_log")
+    parameters = cast(list[tuple[str, mx.array]], tree_flatten(model.parameters()))
+    model.load_weights([(name, each if name.endswith(kept) else each.astype(dtype)) for name, each in parameters])
     told: dict[str, Any] = {"group_size": 32, "bits": 4}
 
     def layout(path: str, module: nn.Module) -> bool | dict[str, Any]:
-        if not hasattr(module, "to_quantized") or cast(Any, module).weight.shape[-1] % 64:
+        if not hasattr(module, "to_quantized") or cast(Any, module).weight.shape[-1] % 32:
             return False
         if path.endswith("gate") or "embed_tokens" in path:
             return {"group_size": 64, "bits": 8}
@@ -105,7 +114,9 @@ def logits(parts: Sequence[Family]) -> mx.array:
 
 
 @pytest.mark.parametrize("model_type", PACKED)
-def test_packed_weights_are_taken_as_they_are(tmp_path: Path, tmp_path_factory: Any, model_type: str) -> None:
+def test_packed_weights_are_taken_as_they_are(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, model_type: str
+) -> None:
     from mlx_lm.utils import load_model
 
     directory = pack(write_tiny(tmp_path_factory.mktemp("source"), model_type), tmp_path)
@@ -120,6 +131,22 @@ def test_packed_weights_are_taken_as_they_are(tmp_path: Path, tmp_path_factory: 
     layers = dense.parts[1 : 1 + card.layers]
     unpacked = sum(each.nbytes for layer in layers for each in arrays(layer))
     assert unpacked == pytest.approx(card.dense_factor * sum(card.layer_sizes), rel=1e-2)
+
+
+@pytest.mark.parametrize("model_type", HALF)
+def test_a_gpu_computes_in_the_models_own_numbers(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, model_type: str
+) -> None:
+    from mlx_lm.utils import load_model
+
+    monkeypatch.setattr("p2pexo.engine.loading.on_gpu", lambda: True)
+    directory = pack(write_tiny(tmp_path_factory.mktemp("source"), model_type), tmp_path, mx.bfloat16)
+    whole, _ = load_model(directory)
+    stages = [StageEngine.load(directory, first_layer=first, end_layer=end) for first, end in ((0, 1), (1, 3), (3, 4))]
+    assert {stage.wire_dtype for stage in stages} == {"bfloat16"}
+    parts = [load(directory, first, end, "auto") for first, end in ((0, 1), (1, 3), (3, 4))]
+    assert mx.array_equal(logits(parts), whole(mx.array(PROMPT)[None], cache=whole_caches(whole))[0])
+    assert parts[1].layers(parts[0].embed(mx.array(PROMPT)), parts[1].new_caches()).dtype == mx.bfloat16
 
 
 def whole_caches(model: Any) -> list[Any]:
