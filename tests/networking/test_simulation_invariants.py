@@ -128,7 +128,7 @@ def as_method(function):
         ("each pair has one connection", (Links, "surplus", keep_all_connections)),
         ("nobody is warned of clones", (Links, "resolve", suspect_clones)),
     ],
-    ids=lambda value: value if isinstance(value, str) else value[-1].__name__ if callable(value[-1]) else "",
+    ids=lambda value: value if isinstance(value, str) else value[1],
 )
 @pytest.mark.timeout(600)  # Some are caught by one run in ten, and each run is much work.
 def test_an_overlay_that_breaks_a_promise_is_caught(invariant, broken, monkeypatch):
