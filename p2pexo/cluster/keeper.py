@@ -18,7 +18,7 @@ from p2pexo.cluster.seams import Stage, StartStage
 from p2pexo.generation.codec import encode
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
 
-RESTART_PAUSES_S = (0.5, 2.0)
+RESTART_PAUSES_S = (0.0, 0.5, 2.0)
 """Before each restart of a crashed stage; when they are used up the stage is FAILED and the leader decides. More or longer
 pauses give a flaky machine more chances; fewer make the ring move elsewhere sooner."""
 

@@ -29,8 +29,9 @@ LINK_WITHIN_S = 15.0
 """How long loaded stages may take to link before the ring is formed anew. Raise it and slow networks get more time; lower it
 and a stage that was restarted while others waited for it is noticed sooner."""
 
-STEADY_AFTER_S = 30.0
-"""How long a ring must be ready to count as mended. Raise it and a ring that breaks again and again is given up sooner."""
+STEADY_AFTER_S = 5.0
+"""How long a ring must be ready to count as mended. Raise it and a ring that breaks again and again is given up sooner; lower it
+and one that serves between two losses is always formed anew at once."""
 
 DELETION_KEPT_S = 3600.0
 """How long a deletion outlives its placement. Raise it and machines that were away longer learn of it; lower it and the payload is smaller."""

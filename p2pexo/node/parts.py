@@ -30,6 +30,7 @@ from p2pexo.cluster.idle_rings import IdleRings
 from p2pexo.cluster.keeper import Surroundings
 from p2pexo.cluster.leader import Leader
 from p2pexo.cluster.placements import merge_payloads
+from p2pexo.cluster.readiness import keep_spare
 from p2pexo.cluster.reporter import Reporter
 from p2pexo.cluster.resources import device, link_hosts, machine, measure
 from p2pexo.cluster.worker import Worker
@@ -43,6 +44,7 @@ from p2pexo.node.notices import Notices
 from p2pexo.node.pairing import Pairing
 from p2pexo.node.settings import NodeSettings
 from p2pexo.ring.engines import MLX_ENGINE, SCRIPTED_ENGINE
+from p2pexo.ring.spare import Spare
 from p2pexo.ring.stage import StageSpec
 from p2pexo.ring.supervisor import StageProcess
 from p2pexo.serving.host import Host
@@ -87,6 +89,7 @@ class Node:
         self._store = Store(settings.cache, settings.model_dirs)
         self._reporter = Reporter(self._overlay, self._measure, self._store)
         self._leader = Leader(self._overlay, lambda: {card.id: card for card in self._store.cards()})
+        self._spare = Spare(ENGINES[settings.engine], self._stage_environment)
         self._worker = Worker(self._surroundings(identity), verify)
         self._control = Control(
             self._overlay,
@@ -161,6 +164,7 @@ class Node:
         self._api_url = url
         log.info("serving", url=reachable_url(url, stage_hosts(self.settings)))
         runs = (self._reporter.run, self._leader.run, self._worker.run, self._idle_rings.run)
+        runs += (self._spare.run, partial(keep_spare, self._overlay, self._spare.want))
         for duty in (*runs, partial(keep_chronicle, self._overlay)):
             duties.start_soon(duty)
         hosts = tuple(dict.fromkeys(parse(address).host for address in self.settings.listen_addresses))
@@ -201,11 +205,14 @@ class Node:
         )
 
     def _start_stage(self, spec: StageSpec) -> StageProcess:
-        assert self._blas is not None, "stages start after the BLAS was chosen"
         if spec.placement.precision == "auto":
             spec = evolve(spec, placement=evolve(spec.placement, precision=self.settings.precision))
-        environment = stage_environment(os.environ, self._blas, self.settings.cache / "temporary")
-        return StageProcess(spec, environment=environment, engine=ENGINES[self.settings.engine])
+        engine = ENGINES[self.settings.engine]
+        return StageProcess(spec, environment=self._stage_environment(), engine=engine, spare=self._spare)
+
+    def _stage_environment(self) -> dict[str, str]:
+        assert self._blas is not None, "stages start after the BLAS was chosen"
+        return stage_environment(os.environ, self._blas, self.settings.cache / "temporary")
 
     def _add_known_addresses(self, ticket: Ticket | None) -> None:
         for known in self.settings.peers:

@@ -21,8 +21,15 @@ _LENGTH = struct.Struct("<I")
 
 
 @frozen
+class Prepare:
+    """Before ``Start``, if at all: what the process shall import meanwhile."""
+
+    engine: str
+
+
+@frozen
 class Start:
-    """The first command: what to load, and by which engine (``module:attribute`` of an ``EngineKit``)."""
+    """The first command but for ``Prepare``: what to load, and by which engine (``module:attribute`` of an ``EngineKit``)."""
 
     spec: StageSpec
     engine: str
@@ -46,7 +53,7 @@ class Cancel:
     call: int
 
 
-Command = Start | Join | Submit | Cancel
+Command = Prepare | Start | Join | Submit | Cancel
 
 
 @frozen
@@ -62,7 +69,15 @@ class Happened:
     event: Event
 
 
-Report = StatusChanged | Happened
+@frozen
+class Pulse:
+    """Nothing to say, but not standing still either. Comes each ``PULSE_S``, whatever is being computed."""
+
+
+PULSE_S = 1.0
+"""Raise it and a stopped process is noticed later; lower it and idle ones cost more."""
+
+Report = StatusChanged | Happened | Pulse
 
 configure_tagged_union(Command, converter, tag_name="command")
 configure_tagged_union(Report, converter, tag_name="report")

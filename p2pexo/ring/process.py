@@ -8,6 +8,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 # Before the imports that take time: a Ctrl-C in the terminal reaches every process of the group, but what becomes of
@@ -18,7 +19,19 @@ if __name__ == "__main__":
 import structlog
 
 from p2pexo.ring.child_log import configure_child_log
-from p2pexo.ring.control import Command, FrameBuffer, Report, Start, StatusChanged, pack_report, unpack_command
+from p2pexo.ring.control import (
+    PULSE_S,
+    Command,
+    FrameBuffer,
+    Prepare,
+    Pulse,
+    Report,
+    Start,
+    StatusChanged,
+    pack_report,
+    unpack_command,
+)
+from p2pexo.ring.engines import find_kit
 from p2pexo.ring.stage import StagePhase, StageStatus
 from p2pexo.ring.stage_loop import StageLoop
 
@@ -41,12 +54,18 @@ def main() -> None:
 
 
 def _run(commands: Iterator[Command], report: Callable[[Report], None]) -> None:
-    """Be the stage that the first command describes."""
+    """Be the stage that ``Start`` describes."""
     inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
-    start = next(commands)
+    start = next(commands, None)
+    if isinstance(start, Prepare):
+        find_kit(start.engine)
+        start = next(commands, None)
+    if start is None:
+        os._exit(0)  # its owner is gone, or has no need of it any more
     if not isinstance(start, Start):
         raise TypeError(f"the first command must be Start and not {type(start).__name__}")
     threading.Thread(target=_forward, args=(commands, inbox), name="commands", daemon=True).start()
+    threading.Thread(target=_beat, args=(report,), name="pulse", daemon=True).start()
     StageLoop(start, inbox, report).run()
 
 
@@ -57,6 +76,12 @@ def _forward(commands: Iterator[Command], inbox: queue.SimpleQueue[Command]) -> 
             inbox.put(command)
     finally:
         os._exit(0)
+
+
+def _beat(report: Callable[[Report], None]) -> None:
+    while True:
+        report(Pulse())
+        time.sleep(PULSE_S)
 
 
 def _read_commands(descriptor: int) -> Iterator[Command]:

@@ -4,8 +4,6 @@ import contextlib
 import math
 import os
 import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,9 +19,11 @@ from p2pexo.generation.events import Event, Failed, Finished
 from p2pexo.generation.request import Request
 from p2pexo.ring.child_log import parse_line
 from p2pexo.ring.control import (
+    PULSE_S,
     Cancel,
     Command,
     FrameBuffer,
+    Happened,
     Join,
     Start,
     StatusChanged,
@@ -32,13 +32,20 @@ from p2pexo.ring.control import (
     unpack_report,
 )
 from p2pexo.ring.engines import MLX_ENGINE
+from p2pexo.ring.spare import Spare, open_stage_process
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
 
 STOP_S = 2.0
 """How long a process may take to end by itself before it is killed."""
+SILENCE_S = 6.0
+"""How long a loaded process may give no sign of life before it is killed. Raise it for machines that are overloaded for long;
+lower it and one that was stopped is replaced sooner."""
 _LAST_LINES = 5
 """Lines of standard error that go into the reason of a failure."""
 _PIPE_BYTES = 65536
+
+_STIRRING = (StagePhase.LISTENING, StagePhase.LINKING, StagePhase.READY, StagePhase.BROKEN)
+"""While it loads, a single call may take long and let nothing else run."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -54,15 +61,20 @@ class StageProcess:
         name: str = "",
         engine: str = MLX_ENGINE,
         limits: Limits | None = None,
+        spare: Spare | None = None,
     ) -> None:
         """``environment`` is all that the process finds in its own, None for what this one has; ``name`` is for the log;
-        ``engine`` names an EngineKit; ``limits`` are for stage 0, how much it takes on at a time."""
+        ``engine`` names an EngineKit; ``limits`` are for stage 0, how much it takes on at a time; ``spare``, of the same
+        engine and environment, gives the process if it has one."""
         self.spec = spec
         self._environment = dict(os.environ if environment is None else environment)
+        self._spare = spare
         self._status = StageStatus(StagePhase.STARTING)
         self._status_changed = trio.Event()
         self._process: trio.Process | None = None
         self._has_ended = False
+        self._heard_at = 0.0
+        self._verdict = ""
         self._commands, self._outbox = trio.open_memory_channel[Command](math.inf)
         self._commands.send_nowait(Start(spec, engine, limits or Limits()))
         self._calls: dict[int, trio.MemorySendChannel[Event]] = {}
@@ -135,14 +147,8 @@ class StageProcess:
             self._end(reason or self._reason_of_death(process))
 
     async def _open(self) -> trio.Process:
-        return await trio.lowlevel.open_process(
-            # -P: no module is taken from the folder that the node happens to run in.
-            [sys.executable, "-P", "-m", "p2pexo.ring.process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._environment,
-        )
+        process = self._spare.take() if self._spare else None
+        return process or await open_stage_process(self._environment)
 
     async def _attend(self, process: trio.Process) -> None:
         """Serve the child until it has no more to say."""
@@ -151,6 +157,7 @@ class StageProcess:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send_commands, process.stdin)
             nursery.start_soon(self._log_lines, process.stderr, logged)
+            nursery.start_soon(self._watch, process)
             await self._hear(process.stdout)
             # A compiler that the child started may hold its standard error open for longer than it lives.
             with trio.move_on_after(1.0):
@@ -167,6 +174,7 @@ class StageProcess:
     async def _hear(self, stream: trio.abc.ReceiveStream) -> None:
         frames = FrameBuffer()
         while data := await stream.receive_some(_PIPE_BYTES):
+            self._heard_at = trio.current_time()
             for frame in frames.feed(data):
                 try:
                     report = unpack_report(frame)
@@ -177,8 +185,22 @@ class StageProcess:
                     return
                 if isinstance(report, StatusChanged):
                     self._set_status(report.status)
-                else:
+                elif isinstance(report, Happened):
                     self._deliver(report.call, report.event)
+
+    async def _watch(self, process: trio.Process) -> None:
+        """Kill a process that stands still, which ends everything else. Whether this one stood still itself is seen first."""
+        while True:
+            looked_at = trio.current_time()
+            await trio.sleep(PULSE_S)
+            now = trio.current_time()
+            if now - looked_at > 2 * PULSE_S:
+                self._heard_at = now
+            if self._status.phase in _STIRRING and now - self._heard_at > SILENCE_S:
+                self._verdict = f"it gave no sign of life for {SILENCE_S:g} s, and was killed"
+                self._log.error("a stage process stands still; it is killed", pid=process.pid)
+                process.kill()
+                return
 
     async def _log_lines(self, stream: trio.abc.ReceiveStream, logged: trio.Event) -> None:
         rest = b""
@@ -226,8 +248,8 @@ class StageProcess:
 
     def _reason_of_death(self, process: trio.Process) -> str:
         """The child's own word for it if it had one, else how it ended and what it said last."""
-        if self._status.phase is StagePhase.FAILED:
-            return self._status.reason
+        if self._verdict or self._status.phase is StagePhase.FAILED:
+            return self._verdict or self._status.reason
         code = process.returncode or 0
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         said = " | ".join(self._last_lines)

@@ -1,6 +1,7 @@
 """Real node processes for tests: started with homes and ports of their own, looked at over HTTP, ended by pid."""
 
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -37,7 +38,7 @@ def wait_for(what: str, look: Callable[[], T | None], timeout_s: float = PATIENC
     raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
 
 
-@define
+@define(eq=False)
 class RealNode:
     """One ``p2pexo node`` process."""
 
@@ -99,6 +100,12 @@ class RealNode:
         with suppress(psutil.NoSuchProcess):
             return psutil.Process(self.running.pid).children(recursive=True)
         return []
+
+    def stage_processes(self) -> list[psutil.Process]:
+        """Those of its children that run a stage; another one may wait for its turn. The latest comes last."""
+        started = re.findall(r"stage process started\b.*?\bpid=(\d+)", self.log)
+        children = {child.pid: child for child in self.children()}
+        return [children[int(pid)] for pid in started if int(pid) in children]
 
     def send(self, number: signal.Signals) -> None:
         self.running.send_signal(number)

@@ -110,7 +110,7 @@ def test_a_leader_without_a_stage_killed_while_idle_is_replaced_and_nothing_is_r
         leader = placed_on_followers_only(cluster, stages=2)
         others = [node for node in cluster.nodes if node is not leader]
         expected = ask(others[0])
-        stage_pids = [sorted(child.pid for child in node.children()) for node in others]
+        stage_pids = [[child.pid for child in node.stage_processes()] for node in others]
         old_epoch = cluster.wait_until_ready().epoch
         term = others[0].snapshot().term
         leader.kill()
@@ -124,7 +124,7 @@ def test_a_leader_without_a_stage_killed_while_idle_is_replaced_and_nothing_is_r
         )
         placement = cluster.wait_until_ready()
         assert placement.epoch == old_epoch
-        assert [sorted(child.pid for child in node.children()) for node in others] == stage_pids
+        assert [[child.pid for child in node.stage_processes()] for node in others] == stage_pids
         assert ask(others[0]) == expected
         assert ask(others[1]) == expected
 
@@ -134,7 +134,7 @@ def test_a_killed_stage_process_is_replaced(cache: Path, tmp_path: Path) -> None
         placement = cluster.place(min_stages=2)
         expected = ask(cluster[0])
         node = cluster.node_of(placement.stages[1].peer)
-        (child,) = node.children()
+        (child,) = node.stage_processes()
         child.send_signal(signal.SIGKILL)
         wait_for("the stage shows as not ready", lambda: (view := cluster[0].placement()) and view.state != "ready", 10)
         assert ask(cluster[0]) == expected

@@ -59,7 +59,7 @@ def requests_at_work(node: RealNode) -> float:
 def processes(ring: RealCluster) -> Iterator[psutil.Process]:
     for node in ring.nodes:
         yield psutil.Process(node.running.pid)
-        yield from node.children()
+        yield from node.stage_processes()
 
 
 @frozen

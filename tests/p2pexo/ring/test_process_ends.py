@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -111,6 +112,19 @@ def test_a_stopped_neighbour_breaks_the_ring_in_bounded_time(ring_of):
                     await ring.wait(rank, StagePhase.BROKEN)
                 assert "no word from the previous stage" in ring.processes[2].status.reason
             finally:
-                os.kill(ring.processes[1].pid, signal.SIGCONT)
+                with suppress(ProcessLookupError):
+                    os.kill(ring.processes[1].pid, signal.SIGCONT)
+
+    trio.run(main)
+
+
+def test_a_loaded_stage_that_stands_still_is_killed_in_bounded_time(ring_of):
+    async def main():
+        async with ring_of(1) as ring:
+            os.kill(ring.first.pid, signal.SIGSTOP)
+            with trio.fail_after(60):
+                statuses = [status async for status in ring.first.statuses()]
+            assert statuses[-1].phase is StagePhase.FAILED
+            assert "no sign of life for 6 s" in statuses[-1].reason
 
     trio.run(main)
