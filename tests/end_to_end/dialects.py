@@ -81,7 +81,7 @@ class Told:
 def told(dialect: str, raw: str) -> Told:
     """Raises AssertionError if there is more than one error, or anything after it that the page doesn't name."""
     payloads = list(_payloads(dialect, raw))
-    text = "".join(_piece(dialect, payload) for payload in payloads)
+    text = "".join(piece_of(dialect, payload) for payload in payloads)
     error = _error(dialect, payloads)
     return Told(text, any(_is_end(dialect, payload) for payload in payloads), error)
 
@@ -110,7 +110,8 @@ def _error(dialect: str, payloads: list[Any]) -> Any:
     return errors[0]
 
 
-def _piece(dialect: str, payload: Any) -> str:
+def piece_of(dialect: str, payload: Any) -> str:
+    """The text that one event or line brings."""
     match dialect:
         case "chat":
             return "".join(choice["delta"].get("content") or "" for choice in payload.get("choices", ()))
