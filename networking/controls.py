@@ -7,6 +7,7 @@ import trio
 from attrs import define, field
 
 from networking.actions import Action, Close, Send
+from networking.addresses import parse
 from networking.dialling import Signal
 from networking.peer import Peer
 from networking.transport import Connection, PeerId, Stream, StreamClosedError, TransportError
@@ -61,6 +62,11 @@ class Controls:
         """And heard of late."""
         now = self._clock()
         return any(each.connection.peer == peer and now - each.heard_at < QUIET_S for each in self._controls.values())
+
+    def hosts_of(self, peer: PeerId) -> set[str]:
+        """At the far ends of its connections, heard or not."""
+        ends = (each.remote_address for each in self._controls if each.peer == peer)
+        return {parse(end).host for end in ends}
 
     def connection_to(self, peer: PeerId) -> Connection:
         """Raises TransportError."""

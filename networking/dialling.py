@@ -6,7 +6,7 @@ connects wins, and next time those that didn't answer come last.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from random import Random
 
@@ -14,6 +14,7 @@ import trio
 from attrs import define, field, frozen
 
 from networking.address_book import AddressBook, AddressBookSettings, Target
+from networking.addresses import parse
 from networking.transport import Address, Connection, DialError, OtherClusterError, PeerId, Transport
 
 logger = logging.getLogger(__name__)
@@ -90,14 +91,19 @@ class Dialler:
         report: Report,
         settings: DialSettings,
         random: Random,
+        hosts_of: Callable[[PeerId], Collection[str]] = lambda _peer: (),
     ) -> None:
-        """``is_connected``: and heard of late; ``changed`` is notified whenever a connection came or went."""
+        """``is_connected``: and heard of late; ``changed`` is notified whenever a connection came or went; ``hosts_of``: where
+        a peer's connections lead, heard or not. Beside one that is silent, only other hosts are dialled: the same road
+        would be as silent, and a crowd on a busy machine would only make it busier.
+        """
         self._transport = transport
         self._is_connected = is_connected
         self._changed = changed
         self._report = report
         self._settings = settings
         self._random = random
+        self._hosts_of = hosts_of
         self._book = AddressBook(settings.book)
         self._sighted_turns = trio.CapacityLimiter(settings.sighted_at_once)
         self._pursuits: dict[Target, _Pursuit] = {}
@@ -174,8 +180,12 @@ class Dialler:
 
     def _is_wanted(self, pursuit: _Pursuit) -> bool:
         peer = pursuit.target.peer or pursuit.found
-        has_addresses = bool(pursuit.target.addresses(trio.current_time()))
-        return has_addresses and not (peer is not None and self._is_connected(peer))
+        return bool(self._addresses(pursuit)) and not (peer is not None and self._is_connected(peer))
+
+    def _addresses(self, pursuit: _Pursuit) -> list[Address]:
+        peer = pursuit.target.peer or pursuit.found
+        used = self._hosts_of(peer) if peer is not None else ()
+        return [each for each in pursuit.target.addresses(trio.current_time()) if not used or _host(each) not in used]
 
     async def _wait(self, pursuit: _Pursuit, backoff: float) -> None:
         """The wait before a round, cut short by a new address."""
@@ -200,9 +210,11 @@ class Dialler:
             self._reached(pursuit)
 
     def _best_first(self, pursuit: _Pursuit) -> list[Address]:
-        addresses = pursuit.target.addresses(trio.current_time())
-        pursuit.failures = {address: pursuit.failures.get(address, 0) for address in addresses}
-        return sorted(addresses, key=lambda address: (pursuit.failures[address], address != pursuit.address))
+        known = pursuit.target.addresses(trio.current_time())
+        pursuit.failures = {address: pursuit.failures.get(address, 0) for address in known}
+        return sorted(
+            self._addresses(pursuit), key=lambda address: (pursuit.failures[address], address != pursuit.address)
+        )
 
     async def _attempt(
         self, pursuit: _Pursuit, address: Address, race: "_Race", given_up: trio.Event, race_over: trio.CancelScope
@@ -233,3 +245,11 @@ class Dialler:
         if pursuit.failing_since is not None:
             pursuit.failing_since = None
             self._report(pursuit.target.name, None)
+
+
+def _host(address: Address) -> str:
+    """Empty for what is no address, which the dial will say."""
+    try:
+        return parse(address).host
+    except ValueError:
+        return ""

@@ -103,7 +103,13 @@ class Overlay:
         )
         self._controls = Controls(self._peer, self._do, settings.peer.links.hello_within_s, clock)
         self._dialler = Dialler(
-            transport, self._controls.is_connected, self._controls.changed, self._dialled, settings.dialling, random
+            transport,
+            self._controls.is_connected,
+            self._controls.changed,
+            self._dialled,
+            settings.dialling,
+            random,
+            self._controls.hosts_of,
         )
         self._gossip, self._gossip_queue = trio.open_memory_channel[bytes](QUEUED_BROADCASTS)
         self._request_handlers: dict[str, RequestHandler] = {}

@@ -22,6 +22,7 @@ class Network:
         self.dial_s = dial_s
         self.alive = {}
         self.strangers = set()
+        self.hosts = {}
         self.answered = []
         self.connected = set()
         self.changed = Signal()
@@ -62,6 +63,7 @@ async def dialling(network, **settings):
         lambda target, problem: reports.append((target, problem)),
         DialSettings(**settings),
         Random(1),
+        lambda peer: network.hosts.get(peer, ()),
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(dialler.run)
@@ -214,5 +216,23 @@ def test_another_cluster_at_a_given_address_is_reported_at_once():
             dialler.give(OLD, None)
             await trio.sleep(0.5)
         assert reports == [(OLD, f"{OLD}: another cluster")]
+
+    run(main)
+
+
+def test_beside_a_silent_connection_only_other_hosts_are_dialled():
+    async def main():
+        network = Network(dial_s=0.1)
+        network.hosts[A] = {"10.0.0.1"}
+        async with dialling(network) as (dialler, _):
+            dialler.learn({A: [OLD]})
+            await trio.sleep(20)
+            assert network.dialled == []
+            dialler.learn({A: [OLD, NEW]})
+            await trio.sleep(2)
+            assert set(network.dialled) == {NEW}
+            network.hosts.clear()  # the silent connection was closed
+            await trio.sleep(20)
+            assert OLD in network.dialled
 
     run(main)
