@@ -1,7 +1,7 @@
 """What the overlay promises, measured on eight processes on loopback: how soon a death is noticed, a leader replaced, a change seen.
 
 Every figure is about what *all* the others see. With ``--long`` a change per second and node goes on for ten minutes before the
-memory is looked at; without, for one.
+memory is looked at. The figures of simulated clusters, in virtual time, are in the same line.
 """
 
 import math
@@ -15,6 +15,7 @@ from random import Random
 from statistics import mean, median
 from time import monotonic
 
+import attrs
 import psutil
 import trio
 from attrs import frozen
@@ -28,10 +29,10 @@ KILLS = 20
 """Raise it for a steadier tail; each takes some six seconds."""
 STOPS = 6
 """Raise it likewise; each takes some fifteen seconds."""
-KILLS_S, STOPS_S = 180.0, 90.0
+KILLS_S, STOPS_S = 150.0, 70.0
 """No further one is begun after so long, so that the whole ends in time on a slow machine, too."""
 IDLE_S = 20.0
-CHANGES_S = 60.0
+CHANGES_S = 45.0
 LONG_CHANGES_S = 600.0
 FACT_CHANGES = 100_000
 """Before somebody joins who has seen none of them."""
@@ -47,9 +48,30 @@ class Loss:
     """From then until all of them follow the same other leader; None if the victim didn't lead."""
 
 
-async def main(long: bool) -> None:
-    from harness import print_figures  # not above: each process that is forked would import all that it needs
+@frozen
+class OverlayFigures:
+    """The tails are of that many kills and stops, half of which hit the leader."""
 
+    crash_noticed_s_p50: float
+    crash_noticed_s_p99: float
+    silent_noticed_s_p50: float
+    silent_noticed_s_p99: float
+    new_leader_s_p50: float
+    new_leader_s_p99: float
+    change_seen_ms_p50: float
+    change_seen_ms_p99: float
+    idle_cpu_share: float
+    memory_growth_mb: float
+    memory_growth_over_s: float
+    joiner_in_step_s: float
+    nodes: int
+    kills: int
+    stops: int
+    load_before: float
+    cores: int
+
+
+async def measure(long: bool) -> OverlayFigures:
     load = os.getloadavg()[0]
     random = Random(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -61,25 +83,25 @@ async def main(long: bool) -> None:
             print(f"an idle node takes {idle:.2%} of a core")
             changes_s = LONG_CHANGES_S if long else CHANGES_S
             delays_ms, growth_mb = await changes(nodes, changes_s)
-            print(
-                f"a change is seen by another after {median(delays_ms):.1f} ms, p99 {percentile(delays_ms, 99):.1f} ms"
-            )
+            tail_ms = percentile(delays_ms, 99)
+            print(f"a change is seen by another after {median(delays_ms):.1f} ms, p99 {tail_ms:.1f} ms")
             print(f"memory grew by {growth_mb:.1f} MB a node in {changes_s:.0f} s of a change per second and node")
             crashes = [
                 await crash(nodes, nursery, random, leads=bool(turn % 2)) async for turn in turns(KILLS, KILLS_S)
             ]
             stops = [await stop(nodes, random, leads=bool(turn % 2)) async for turn in turns(STOPS, STOPS_S)]
         in_step_s = await join_late(Path(folder))
+    crash_s, silent_s = ([loss.noticed_s for loss in losses] for losses in (crashes, stops))
     led_s = [loss.led_s for loss in (*crashes, *stops) if loss.led_s is not None]
-    print_figures(
-        crash_noticed_s_p50=median(loss.noticed_s for loss in crashes),
-        crash_noticed_s_p99=percentile([loss.noticed_s for loss in crashes], 99),
-        silent_noticed_s_p50=median(loss.noticed_s for loss in stops),
-        silent_noticed_s_p99=percentile([loss.noticed_s for loss in stops], 99),
+    return OverlayFigures(
+        crash_noticed_s_p50=median(crash_s),
+        crash_noticed_s_p99=percentile(crash_s, 99),
+        silent_noticed_s_p50=median(silent_s),
+        silent_noticed_s_p99=percentile(silent_s, 99),
         new_leader_s_p50=median(led_s),
         new_leader_s_p99=percentile(led_s, 99),
         change_seen_ms_p50=median(delays_ms),
-        change_seen_ms_p99=percentile(delays_ms, 99),
+        change_seen_ms_p99=tail_ms,
         idle_cpu_share=idle,
         memory_growth_mb=growth_mb,
         memory_growth_over_s=changes_s,
@@ -115,6 +137,7 @@ async def changes(nodes: Sequence[Probe], seconds: float) -> tuple[list[float], 
 
 async def crash(nodes: Sequence[Probe], nursery: trio.Nursery, random: Random, *, leads: bool) -> Loss:
     """Kill one, see what the others see, and start it again."""
+    await wait_for(nodes[0].changed, lambda: is_settled(nodes))
     victim = choose(nodes, random, leads=leads)
     lost_at = monotonic()
     victim_peer = victim.sees.peer
@@ -129,6 +152,7 @@ async def crash(nodes: Sequence[Probe], nursery: trio.Nursery, random: Random, *
 
 async def stop(nodes: Sequence[Probe], random: Random, *, leads: bool) -> Loss:
     """Let one stand still until the others have given it up, and go on."""
+    await wait_for(nodes[0].changed, lambda: is_settled(nodes))
     victim = choose(nodes, random, leads=leads)
     lost_at = monotonic()
     os.kill(victim.pid, signal.SIGSTOP)
@@ -209,5 +233,15 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return sorted(values)[max(math.ceil(len(values) * percent / 100) - 1, 0)]
 
 
+def main(long: bool) -> None:
+    # Not above: each process that is forked would import all that these need.
+    import overlay_simulated
+    from harness import print_figures
+
+    real = trio.run(measure, long)
+    simulated = overlay_simulated.measure()
+    print_figures(**attrs.asdict(real), **attrs.asdict(simulated))
+
+
 if __name__ == "__main__":
-    trio.run(main, "--long" in sys.argv[1:])
+    main("--long" in sys.argv[1:])
