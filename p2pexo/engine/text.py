@@ -22,6 +22,7 @@ from p2pexo.engine.template import ChatTemplate, read_template
 from p2pexo.engine.tokenizer_files import mark, read_end_tokens, read_settings, read_tokenizer
 from p2pexo.generation.errors import ContextLengthError, InvalidRequestError
 from p2pexo.generation.request import Request
+from p2pexo.models.architectures import text_config
 from p2pexo.models.directory import context_length, read_json
 
 _PROMPT_END = 16
@@ -55,7 +56,7 @@ class TextModel:
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Raises ModelFilesError. A template that is missing or broken is an error of each request, not of loading."""
-        config = read_json(directory / "config.json")
+        config = text_config(read_json(directory / "config.json"))
         tokenizer = read_tokenizer(directory)
         settings = read_settings(directory)
         marks = {name: mark(settings.get(name)) for name in ("bos_token", "eos_token")}

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from tokenizers import Tokenizer
 
+from p2pexo.models.architectures import text_config
 from p2pexo.models.directory import ModelFilesError, read_json
 
 
@@ -40,8 +41,9 @@ def mark(token: object) -> str:
 def read_end_tokens(directory: Path, tokenizer: Tokenizer) -> frozenset[int]:
     """Whatever any file calls an end. They disagree, and each has been seen to be the only one that is right."""
     found = {tokenizer.token_to_id(mark(read_settings(directory).get("eos_token")))}
-    for name in ("config.json", "generation_config.json"):
-        ids = _optional_json(directory / name).get("eos_token_id")
+    config, generation = (_optional_json(directory / name) for name in ("config.json", "generation_config.json"))
+    for told in (config, text_config(config), generation):
+        ids = told.get("eos_token_id")
         found |= set(cast(list[int], ids) if isinstance(ids, list) else [ids])
     return frozenset(token for token in found if isinstance(token, int))
 

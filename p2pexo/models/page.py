@@ -32,6 +32,8 @@ layers may be cut anywhere, into as many stages as it has layers. Weights are sa
 _TAIL = """
 "No" in the last column means that texts are answered side by side, but computed one after another: their states can't be joined.
 
+A model needs a `tokenizer.json`. Kimi's makers publish theirs in a form of their own, so a copy that has one is needed.
+
 The small Gemma 4 models (E2B, E4B) are refused: their later layers look at the tokens, or share keys with others.
 
 Tool calls and thoughts are read in the way that each family writes them, told by its chat template; Gemma 4's way is not known yet, and its

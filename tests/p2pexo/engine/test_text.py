@@ -139,6 +139,15 @@ def test_the_tokenizers_own_end_token_counts_though_no_config_names_it(copy: Cop
     assert model.context_length == 512
 
 
+def test_the_config_of_a_model_that_could_also_see_is_read_inside_it(copy: Copy) -> None:
+    inner = {"max_position_embeddings": 256, "eos_token_id": 12, "vocab_size": 600}
+    model = copy(config={"eos_token_id": [11], "text_config": inner}, generation_config=None)
+    assert model.end_tokens == {2, 11, 12}
+    assert model.context_length == 256
+    with pytest.raises(InvalidRequestError, match="0 to 599"):
+        model.prompt_tokens(ask([user("q")], sampling=Sampling(logit_bias=((600, 1.0),))))
+
+
 def test_a_context_length_that_is_no_number_is_named(copy: Copy) -> None:
     with pytest.raises(ModelFilesError, match="max_position_embeddings is None"):
         copy(config={})
