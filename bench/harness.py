@@ -87,7 +87,8 @@ async def running_ring(
 ) -> AsyncGenerator[StageProcess]:
     """A ring of that many processes, layers cut evenly; its stage 0, once all are ready.
 
-    ``hop_s``: what each hop takes on top of what it takes anyway.
+    ``limits``: unless given, nothing is kept of a prompt, so that the same one can be measured again; ``hop_s``: what each
+    hop takes on top of what it takes anyway.
     """
     cuts = [round(layers * rank / stages) for rank in range(stages + 1)]
     plans = tuple(StagePlan("bench", first, end) for first, end in pairwise(cuts))
@@ -98,7 +99,7 @@ async def running_ring(
             StageSpec(placement, rank, workshop.model_directory, ("127.0.0.1",)),
             environment=workshop.environment,
             engine=engine,
-            limits=limits,
+            limits=limits or Limits(kept_tokens=0),
         )
         for rank in range(stages)
     ]

@@ -54,7 +54,7 @@ async def main(rounds: int) -> None:
     ratios: list[float] = []
     idle: list[float] = []
     busy: list[float] = []
-    whole = Limits(rows=4096, chunks_per_stage=0.5)
+    whole = Limits(rows=4096, chunks_per_stage=0.5, kept_tokens=0)
     async with running_ring(workshop, 2, limits=whole) as unchunked, running_ring(workshop, 2) as chunked:
         for number in range(rounds + 1):
             prompt = f"{number}: {PROMPT}"

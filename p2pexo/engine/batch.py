@@ -23,6 +23,16 @@ class Drawing:
 
 
 @frozen
+class Fork:
+    """What a sequence begins with, instead of computing it."""
+
+    sequence: int
+    """Another one that every stage holds, running or ended."""
+    tokens: int
+    """So many of its first ones; they are this sequence's, too."""
+
+
+@frozen
 class Entry:
     """One sequence's part in a batch: a chunk of its prompt, or its newest token."""
 
@@ -36,6 +46,8 @@ class Entry:
     """Output index of the token to draw after the last row; None while a prompt is only being prefilled."""
     drawing: Drawing | None = None
     """Sent along with the first chunk of a sequence; kept by the last stage until the sequence is released."""
+    fork: Fork | None = None
+    """With the first chunk alone, whose position is then the number of tokens taken over."""
 
 
 @frozen
@@ -44,6 +56,8 @@ class Batch:
     entries: tuple[Entry, ...]
     release: tuple[int, ...] = ()
     """Sequences whose caches are dropped before the entries are computed."""
+    keep: tuple[int, ...] = ()
+    """Sequences that have ended, whose caches are kept for others to begin with."""
 
     @property
     def rows(self) -> int:
@@ -68,6 +82,8 @@ class SequenceFailure:
 
     sequence: int
     message: str
+    is_fork: bool = False
+    """It could not begin with another's tokens; computed from its own beginning it may well go on."""
 
 
 @frozen

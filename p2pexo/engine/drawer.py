@@ -36,7 +36,10 @@ class Drawer:
 
     def follow(self, entry: Entry) -> None:
         """Take in the tokens of an entry, and how to draw if it says so."""
-        if entry.position == 0:
+        if entry.fork is not None:
+            tokens = self._histories[entry.fork.sequence].tokens[: entry.fork.tokens]
+            self._histories[entry.sequence] = _History(tokens=tokens)
+        elif entry.position == 0:
             self._histories[entry.sequence] = _History()
         history = self._histories[entry.sequence]
         if entry.drawing is not None:

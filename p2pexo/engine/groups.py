@@ -4,7 +4,7 @@ from math import ceil
 
 from attrs import define, field
 
-from p2pexo.engine.batch import Drawing, Entry
+from p2pexo.engine.batch import Drawing, Entry, Fork
 
 CACHE_STEP = 256
 """Tokens by which mlx-lm's caches grow."""
@@ -23,6 +23,8 @@ class Sequence:
     prompt_length: int
     cached: int = 0
     """How many of ``tokens`` the caches hold, counting those of batches on their way."""
+    may_fork: bool = True
+    """Whether it may begin with what another sequence has computed."""
     in_flight: int = 0
     """Batches on their way that hold a part of it."""
     group: "Group | None" = field(default=None, repr=False)
@@ -37,8 +39,11 @@ class Sequence:
         """Tokens that its caches take by themselves."""
         return rounded(len(self.tokens))
 
-    def next_entry(self, rows: int) -> Entry:
-        """What to compute next: as many uncached tokens as ``rows`` allows; drawing a token once none is left."""
+    def next_entry(self, rows: int, fork: Fork | None = None) -> Entry:
+        """What to compute next: as many uncached tokens as ``rows`` allows; drawing a token once none is left.
+
+        ``fork``: where the cached tokens come from, if this is the first chunk.
+        """
         position = self.cached
         chunk = tuple(self.tokens[position : position + rows])
         self.cached += len(chunk)
@@ -48,7 +53,8 @@ class Sequence:
             tokens=chunk,
             position=position,
             sample_index=None if self.uncached else self.next_index,
-            drawing=self.drawing if position == 0 else None,
+            drawing=self.drawing if position == 0 or fork else None,
+            fork=fork,
         )
 
 

@@ -46,6 +46,25 @@ class CachePools:
         self.drop(sequence)
         self._pools[sequence] = Pool([sequence], caches, is_plain=True)
 
+    def fork(self, source: int, sequence: int, tokens: int) -> None:
+        """A sequence begins with the first tokens of another one; what they share is not copied before one of them grows.
+
+        Raises ValueError if the source isn't here, or its caches don't remember the state at that place.
+        """
+        pool = self._pools.get(source)
+        if pool is None:
+            raise ValueError(f"sequence {source} is not cached here")
+        row = pool.sequences.index(source)
+        caches = pool.caches if pool.is_plain else [each.extract(row) for each in pool.caches]
+        self.add(sequence, [_first(each, tokens) for each in caches])
+
+    def set_apart(self, sequence: int) -> None:
+        """Give a sequence that travels no more a plain cache of its own, which can be dropped without the others'."""
+        pool = self._pools.get(sequence)
+        if pool is not None and not pool.is_plain:
+            self.add(sequence, _rows(pool, [sequence]).caches)
+            mx.eval([each.state for each in self._pools[sequence].caches])
+
     def drop(self, sequence: int) -> None:
         """Its row is left as a hole until the others of its pool are next asked for."""
         pool = self._pools.pop(sequence, None)
@@ -74,6 +93,18 @@ class CachePools:
         if rest:
             self._pools.update(dict.fromkeys(rest, _rows(pool, rest)))
         return taken
+
+
+def _first(cache: Any, tokens: int) -> Any:
+    """A plain cache of the first tokens of one, which stays as it is."""
+    more = cache.offset - tokens
+    if more < 0 or (more and not cache.is_trimmable()):
+        raise ValueError(f"a {type(cache).__name__} of {cache.offset} tokens can't go back to its first {tokens}")
+    first = copy(cache)
+    # Other arrays on the same memory: caches grow by assigning to theirs in place.
+    first.keys, first.values = cache.keys[..., : cache.keys.shape[2], :], cache.values[..., : cache.values.shape[2], :]
+    first.trim(more)
+    return first
 
 
 def _rows(pool: Pool, sequences: Sequence[int]) -> Pool:

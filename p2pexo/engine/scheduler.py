@@ -11,9 +11,10 @@ from math import ceil
 
 from attrs import define, field, frozen
 
-from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Fork, Sampled, SequenceFailure
 from p2pexo.engine.groups import CACHE_STEP, Group, Sequence
 from p2pexo.engine.pacing import Pace
+from p2pexo.engine.prefixes import Prefixes
 from p2pexo.generation.errors import OverloadedError
 
 
@@ -37,6 +38,9 @@ class Limits:
     step_s: float = 0.2
     """What a chunk of a prompt may take on a stage while other answers wait for their next token. Raise it and prompts
     are faster; lower it and answers flow more smoothly."""
+    kept_tokens: int = 32768
+    """Tokens of ended conversations whose caches are kept, for prompts that begin alike, as long as running ones don't need
+    the memory. Raise it and more is found again; lower it and less memory is taken; 0 keeps none."""
     cache_tokens: int | None = None
     """Tokens for which there is KV memory on every stage; None: no limit is known."""
 
@@ -66,6 +70,8 @@ class Scheduler:
     chunk of one prompt at a time, take turns.
 
     When what runs outgrows the memory, the newest sequence gives up its caches and waits; its tokens are computed again.
+    The caches of sequences that have ended are kept as long as nobody needs their memory: a prompt that begins with the
+    same tokens begins with a fork of them.
     """
 
     limits: Limits = Limits()
@@ -75,9 +81,11 @@ class Scheduler:
     _prompts: deque[Sequence] = field(factory=deque[Sequence], init=False)
     """Of the running ones, those with a chunk to send; the next one first."""
     _prompts_turn: int = field(default=0, init=False)
+    _prefixes: Prefixes = field(factory=Prefixes, init=False)
     _groups: list[Group] = field(factory=list[Group], init=False)
     _in_flight: dict[int, _Sent] = field(factory=dict[int, _Sent], init=False)
     _releases: list[int] = field(factory=list[int], init=False)
+    _keeps: list[int] = field(factory=list[int], init=False)
     _next_sequence: int = field(default=1, init=False)
     _next_batch: int = field(default=1, init=False)
 
@@ -101,29 +109,33 @@ class Scheduler:
         return len(self._running) + ids.index(sequence_id) if sequence_id in ids else 0
 
     def remove(self, sequence_id: int) -> None:
-        """The sequence has ended or is not wanted any more; its caches are released with the next batch."""
+        """The sequence has ended or is not wanted any more; its caches are kept, or released with the next batch."""
         if sequence := self._running.get(sequence_id):
-            self._stop(sequence)
+            self._stop(sequence, keep=not sequence.in_flight)
         for sequence in [each for each in self._waiting if each.id == sequence_id]:
             self._waiting.remove(sequence)
 
     def clear(self) -> None:
         """Forget everything, as when all caches are gone."""
-        for each in (self._waiting, self._running, self._prompts, self._groups, self._in_flight, self._releases):
+        for each in (self._waiting, self._running, self._prompts, self._groups, self._in_flight, self._prefixes):
             each.clear()
+        self._releases.clear()
+        self._keeps.clear()
 
     def next_batch(self) -> Batch | None:
         """The batch to send now, or None until ``add``, ``remove`` or ``apply`` changes something.
 
-        A batch that only releases caches doesn't count as one on its way, so it never waits for a step to end.
+        A batch without entries doesn't count as one on its way, so releases never wait for a step to end.
         """
         self._admit()
+        self._drop_prefixes()
         group, entries = self._next_entries() if len(self._in_flight) < self._most_batches else (None, ())
-        if not entries and not self._releases:
+        if not (entries or self._releases or self._keeps):
             return None
-        batch = Batch(self._next_batch, entries, tuple(self._releases))
+        batch = Batch(self._next_batch, entries, tuple(self._releases), tuple(self._keeps))
         self._next_batch += 1
         self._releases.clear()
+        self._keeps.clear()
         if entries:
             self._in_flight[batch.number] = _Sent(batch, group)
         return batch
@@ -148,7 +160,10 @@ class Scheduler:
             if sequence is None:
                 continue
             sequence.in_flight -= 1
-            if failure := failed.get(sequence.id):
+            failure = failed.get(sequence.id)
+            if failure and failure.is_fork and entry.fork:
+                self._begin_again(sequence, entry.fork)
+            elif failure:
                 self._stop(sequence)
                 outcomes.append(failure)
             else:
@@ -157,10 +172,13 @@ class Scheduler:
 
     def _advance(self, sequence: Sequence, entry: Entry, drawn: Sampled | None) -> Advance:
         processed = min(entry.position + len(entry.tokens), sequence.prompt_length)
+        if entry.fork and sequence.uncached:
+            self._prompts.append(sequence)
         if drawn is not None:
             sequence.tokens.append(drawn.token)
             sequence.next_index += 1
             if sequence.group is None:
+                self._prefixes.add(sequence.id, sequence.tokens[: sequence.cached])
                 self._join(sequence)
         return Advance(sequence.id, processed, sequence.prompt_length, drawn)
 
@@ -188,15 +206,31 @@ class Scheduler:
     def _next_chunk(self) -> Entry:
         self._prompts_turn = self._next_batch
         sequence = self._prompts.popleft()
-        step_s = self.limits.step_s if any(self._groups) else None
+        fork = self._prefixes.find(sequence.tokens) if not sequence.cached and sequence.may_fork else None
+        if fork:
+            sequence.cached = fork.tokens
         limits = self.limits
+        step_s = limits.step_s if any(self._groups) else None
         rows = self.pace.chunk_rows(
             len(sequence.tokens), most=limits.rows, per_stage=limits.chunks_per_stage, step_s=step_s
         )
-        entry = sequence.next_entry(rows)
-        if sequence.uncached:
+        entry = sequence.next_entry(rows, fork)
+        if sequence.uncached and fork is None:  # the chunks behind a fork wait until it has worked
             self._prompts.append(sequence)
         return entry
+
+    def _begin_again(self, sequence: Sequence, fork: Fork) -> None:
+        """A stage could not fork, as one with a sliding window can't go far back: compute all of it."""
+        if self._prefixes.drop(fork.sequence):
+            self._releases.append(fork.sequence)
+        self._releases.append(sequence.id)
+        sequence.cached, sequence.may_fork = 0, False
+        self._prompts.appendleft(sequence)
+
+    def _drop_prefixes(self) -> None:
+        """Keep within the budget, and leave the memory to those that run."""
+        while (room := self._prefixes.room) > self.limits.kept_tokens or (room and not self._has_room(room)):
+            self._releases.append(self._prefixes.drop_oldest())
 
     def _join(self, sequence: Sequence) -> None:
         """Into the smallest group that has a place for it and memory, or else into one of its own."""
@@ -252,13 +286,18 @@ class Scheduler:
             self._waiting.appendleft(newest)
         return bool(group.sequences)
 
-    def _stop(self, sequence: Sequence) -> None:
+    def _stop(self, sequence: Sequence, *, keep: bool = False) -> None:
         del self._running[sequence.id]
         if sequence in self._prompts:
             self._prompts.remove(sequence)
         if sequence.group is not None:
             sequence.group.remove(sequence)
-        if sequence.cached:
+        if sequence.cached and keep:
+            needless = self._prefixes.keep(sequence.id, sequence.tokens[: sequence.cached])
+            self._releases += needless
+            self._keeps += [sequence.id] if sequence.id not in needless else []
+        elif sequence.cached:
+            self._prefixes.drop(sequence.id)
             self._releases.append(sequence.id)
 
     def _has_room(self, more: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Self
 import mlx.core as mx
 import structlog
 
-from p2pexo.engine.batch import Batch, BatchResult, Entry, Sampled, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Entry, Fork, Sampled, SequenceFailure
 from p2pexo.engine.blas import active_blas
 from p2pexo.engine.drawer import Drawer
 from p2pexo.engine.families import Family
@@ -87,6 +87,8 @@ class StageEngine:
         """
         for sequence in batch.release:
             self._forget(sequence)
+        for sequence in batch.keep:
+            self._caches.set_apart(sequence)
         incoming = None if hidden is None else from_wire(hidden, self._dtype, (batch.rows, self.hidden_size))
         if incoming is None and not self.is_first:
             raise ValueError(f"batch {batch.number} came without the hidden states of the stage before")
@@ -139,8 +141,10 @@ class StageEngine:
     def _finish(self, part: Sequence[Entry], incoming: mx.array | None) -> list[Sampled | SequenceFailure]:
         """What the last stage makes of a part: who failed, and a token for each sequence whose prompt is complete."""
         sound = self._sound(part)
-        lost = [each.sequence for each in part if each not in sound]
-        results: list[Sampled | SequenceFailure] = [SequenceFailure(each, _LOST) for each in lost]
+        lost = [each for each in part if each not in sound]
+        results: list[Sampled | SequenceFailure] = [
+            SequenceFailure(each.sequence, _LOST, each.fork is not None) for each in lost
+        ]
         try:
             results += self._draw(sound, self._layers(part, sound, incoming)) if sound else []
         except Exception as error:
@@ -189,7 +193,9 @@ class StageEngine:
     def _begin(self, entry: Entry) -> None:
         if not all(0 <= token < self._vocabulary for token in entry.tokens):  # MLX reads beyond its arrays, unchecked
             raise SequenceError(f"a token of sequence {entry.sequence} is not among the model's {self._vocabulary}")
-        if entry.position == 0:
+        if entry.fork is not None:
+            self._fork(entry.sequence, entry.fork)
+        elif entry.position == 0:
             self._caches.add(entry.sequence, self._family.new_caches())
             self._positions[entry.sequence] = 0
         position = self._positions.get(entry.sequence)
@@ -197,6 +203,15 @@ class StageEngine:
             raise SequenceError(f"sequence {entry.sequence} is at {entry.position}, but nothing of it is cached here")
         if position != entry.position:
             raise SequenceError(f"the cache holds {position} tokens, the batch says {entry.position}")
+
+    def _fork(self, sequence: int, fork: Fork) -> None:
+        try:
+            if not self._can_batch:
+                raise ValueError("the caches of this model can't be shared")
+            self._caches.fork(fork.sequence, sequence, fork.tokens)
+        except ValueError as error:
+            raise SequenceError(f"sequence {sequence} can't begin with another one's tokens: {error}") from error
+        self._positions[sequence] = fork.tokens
 
     def _fail(self, entries: Sequence[Entry], error: Exception) -> None:
         log.warning("sequences failed", sequences=[entry.sequence for entry in entries], exc_info=error)

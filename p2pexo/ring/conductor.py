@@ -38,6 +38,8 @@ class _Call:
     answer: Answer
     sequence: int
     prompt_tokens: int
+    cached_tokens: int = 0
+    """Of the prompt, those that were taken over from another conversation."""
     started_at: float | None = None
     first_token_at: float | None = None
 
@@ -82,6 +84,8 @@ class Conductor:
             self._sent_at[batch.number] = now
         for entry in batch.entries:
             call = self._calls[entry.sequence]
+            if entry.drawing is not None:  # its first chunk
+                call.cached_tokens = min(entry.position, call.prompt_tokens)
             if call.started_at is None:
                 call.started_at = now
                 self._emit(call.number, Started(call.prompt_tokens))
@@ -174,7 +178,8 @@ class Conductor:
         now = self._clock()
         started_at = now if call.started_at is None else call.started_at
         first_token_at = now if call.first_token_at is None else call.first_token_at
-        return evolve(finished, prefill_s=first_token_at - started_at, decode_s=now - first_token_at)
+        usage = evolve(finished.usage, cached_tokens=call.cached_tokens)
+        return evolve(finished, usage=usage, prefill_s=first_token_at - started_at, decode_s=now - first_token_at)
 
     def _fail(self, call: _Call, error: GenerationError) -> None:
         self._emit(call.number, Failed(error.report()))

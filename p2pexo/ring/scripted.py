@@ -101,8 +101,8 @@ class ScriptedStage:
     first_layer: int
     end_layer: int
     wire_dtype: str = "uint64"
-    _states: dict[int, list[int]] = field(factory=dict[int, list[int]], init=False)
-    """By sequence: one number per layer, standing for its cache."""
+    _states: dict[int, list[list[int]]] = field(factory=dict[int, list[list[int]]], init=False)
+    """By sequence: one number per layer before each token and behind the last one, standing for its cache."""
     _texts: dict[int, bytearray] = field(factory=dict[int, bytearray], init=False)
     """By sequence: every token so far."""
     _drawings: dict[int, Drawing] = field(factory=dict[int, Drawing], init=False)
@@ -163,8 +163,12 @@ class ScriptedStage:
         return [int(row) for row in rows[:, 0]]
 
     def _advance(self, entry: Entry, rows: list[int]) -> list[int]:
-        if entry.position == 0:
-            self._states[entry.sequence], self._texts[entry.sequence] = [0] * self._depth, bytearray()
+        if entry.fork is not None:
+            self._states[entry.sequence] = self._states[entry.fork.sequence][: entry.fork.tokens + 1]
+            self._texts[entry.sequence] = self._texts[entry.fork.sequence][: entry.fork.tokens]
+        elif entry.position == 0:
+            self._states[entry.sequence], self._texts[entry.sequence] = [[0] * self._depth], bytearray()
+        if entry.position == 0 or entry.fork is not None:
             self._drawings[entry.sequence] = entry.drawing or Drawing()
         text = self._texts.get(entry.sequence)
         if text is None or len(text) != entry.position:
@@ -172,10 +176,13 @@ class ScriptedStage:
         self._check_poison(entry)
         text += bytes(entry.tokens)
         states = self._states[entry.sequence]
-        for index in range(self._depth):
-            for row, value in enumerate(rows):
-                states[index] = (states[index] * _MULTIPLIER + value + self.first_layer + index) % 2**64
-                rows[row] = states[index] ^ (value >> 7)
+        for row in range(len(rows)):
+            after = list(states[-1])
+            for index, state in enumerate(after):
+                value = rows[row]
+                after[index] = (state * _MULTIPLIER + value + self.first_layer + index) % 2**64
+                rows[row] = after[index] ^ (value >> 7)
+            states.append(after)
         return rows
 
     def _sample(self, sequence: int, index: int, row: int) -> Sampled | SequenceFailure:

@@ -62,6 +62,16 @@ def random_prompt(random: Random, vocabulary: int) -> tuple[int, ...]:
     return tuple(random.choices(range(3, vocabulary), k=random.randint(2, 40)))
 
 
+def test_a_text_is_the_same_behind_a_head_that_others_have_computed(tiny_model: Path) -> None:
+    random = Random(13)
+    head = tuple(random.choices(range(3, 320), k=50))
+    wanted = [(head + tail, sampling) for tail, sampling in zip(((), (4,), (5, 6), (7,)), OTHERS[:4], strict=True)]
+    ring = ring_of(tiny_model, (0, 2, 4))
+    alone = [answers(ring, [each], 12, Limits(rows=16, kept_tokens=0))[0] for each in wanted]
+    one_after_another = Limits(rows=16, running=1)
+    assert answers(ring, wanted * 2, 12, one_after_another) == alone * 2
+
+
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_text_is_the_same_in_every_ring_and_in_every_company(tiny_model: Path, name: str) -> None:
     random = Random(11)

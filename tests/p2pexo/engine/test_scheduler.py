@@ -2,7 +2,7 @@ from random import Random
 
 import pytest
 
-from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Sampled, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Fork, Sampled, SequenceFailure
 from p2pexo.engine.pacing import Pace
 from p2pexo.engine.scheduler import Advance, Limits, Scheduler
 from p2pexo.generation.errors import OverloadedError
@@ -12,6 +12,7 @@ GREEDY = Drawing(Sampling(temperature=0.0))
 
 
 ONE = Limits(running=1)
+HEAD = tuple(range(100, 200))
 
 
 def the_next(scheduler: Scheduler) -> Batch:
@@ -257,9 +258,10 @@ def test_when_answers_outgrow_the_memory_the_newest_is_computed_again_later():
 def test_whatever_happens_memory_is_kept_to_and_every_sequence_ends(seed: int):
     random = Random(seed)
     stages = random.randint(1, 3)
-    limits = Limits(running=6, together=3, rows=64, cache_tokens=2048)
+    limits = Limits(running=6, together=3, rows=64, cache_tokens=2048, kept_tokens=random.choice((0, 1000, 5000)))
     scheduler = Scheduler(limits, Pace(stages=stages))
-    left = {scheduler.add((1,) * random.randint(1, 900), GREEDY): random.randint(1, 400) for _ in range(12)}
+    prompts = [(random.randint(1, 2),) * random.randint(1, 900) for _ in range(12)]
+    left = {scheduler.add(prompt, GREEDY): random.randint(1, 400) for prompt in prompts}
     on_their_way: list[Batch] = []
     cached: dict[int, int] = {}
     for _ in range(20_000):
@@ -267,6 +269,9 @@ def test_whatever_happens_memory_is_kept_to_and_every_sequence_ends(seed: int):
             for each in batch.release:
                 del cached[each]
             for entry in batch.entries:
+                if entry.fork:
+                    assert entry.fork.tokens <= cached[entry.fork.sequence]
+                    cached[entry.sequence] = entry.fork.tokens
                 assert cached.get(entry.sequence, 0) == entry.position
                 cached[entry.sequence] = entry.position + len(entry.tokens)
             on_their_way += [batch] if batch.entries else []
@@ -282,4 +287,91 @@ def test_whatever_happens_memory_is_kept_to_and_every_sequence_ends(seed: int):
                     left[outcome.sequence] = 0
                     scheduler.remove(outcome.sequence)
     assert not any(left.values())
-    assert cached == {}
+    assert sum(cached.values()) <= limits.kept_tokens
+
+
+def finish(scheduler: Scheduler, prompt: tuple[int, ...], tokens: tuple[int, ...]) -> Batch:
+    """The batch that begins a prompt, behind which an answer of these tokens was drawn and ended."""
+    sequence = scheduler.add(prompt, GREEDY)
+    begun = the_next(scheduler)
+    scheduler.apply(drawing(begun, tokens[0]))
+    for token in tokens[1:]:
+        scheduler.apply(drawing(the_next(scheduler), token))
+    scheduler.remove(sequence)
+    return begun
+
+
+def test_what_has_ended_is_kept_or_released_with_the_next_batch():
+    scheduler = Scheduler()
+    finish(scheduler, (1, 2, 3), (4,))
+    batch = the_next(scheduler)
+    assert (batch.entries, batch.release, batch.keep) == ((), (1,), ())
+    finish(scheduler, HEAD, (4,))
+    batch = the_next(scheduler)
+    assert (batch.entries, batch.release, batch.keep) == ((), (), (2,))
+    assert scheduler.next_batch() is None
+
+
+def test_a_prompt_begins_with_what_an_ended_conversation_has_computed():
+    scheduler = Scheduler()
+    finish(scheduler, (*HEAD, 1), (2, 3))
+    entry = finish(scheduler, (*HEAD, 5, 6), (2,)).entries[0]
+    assert (entry.fork, entry.position, entry.tokens) == (Fork(1, 96), 96, (*HEAD[96:], 5, 6))
+    assert (entry.drawing, entry.sample_index) == (GREEDY, 0)
+
+
+def test_replies_are_found_again_and_a_longer_conversation_takes_the_place_of_its_beginning():
+    scheduler = Scheduler()
+    reply = tuple(range(300, 340))
+    finish(scheduler, HEAD, reply)
+    second = finish(scheduler, (*HEAD, *reply, *range(400, 440)), (9,))
+    assert second.entries[0].fork == Fork(1, 128)
+    third = finish(scheduler, (*HEAD, *reply, *range(400, 440), 9, 5), (9,))
+    assert third.release == (1,)
+    assert third.entries[0].fork == Fork(2, 160)
+
+
+def test_the_same_prompt_again_still_computes_a_token():
+    scheduler = Scheduler()
+    finish(scheduler, HEAD[:64], (1,))
+    assert finish(scheduler, HEAD[:64], (1,)).entries[0].fork == Fork(1, 32)
+
+
+def test_a_running_sequence_is_taken_over_from_too():
+    scheduler = Scheduler()
+    answering(scheduler, HEAD)
+    scheduler.add((*HEAD, 7), GREEDY)
+    scheduler.apply(drawing(the_next(scheduler), 9))
+    assert the_next(scheduler).entries[0].fork == Fork(1, 96)
+
+
+def test_what_is_kept_stays_within_its_budget_the_longest_unused_goes_first():
+    scheduler = Scheduler(Limits(kept_tokens=512))
+    other, third = tuple(range(500, 600)), tuple(range(700, 800))
+    finish(scheduler, HEAD, (1,))
+    finish(scheduler, other, (1,))
+    assert finish(scheduler, (*HEAD, 2), (1,)).release == ()
+    assert finish(scheduler, third, (1,)).release == (1,)  # the longer conversation has all of it
+    begun = finish(scheduler, (*other, 3), (1,))
+    assert (begun.release, begun.entries[0].fork) == ((2,), None)
+
+
+def test_memory_for_those_that_run_comes_before_what_is_kept():
+    scheduler = Scheduler(Limits(cache_tokens=1024))
+    finish(scheduler, HEAD, (1,))
+    scheduler.add(tuple(range(1000, 1900)), GREEDY)
+    assert the_next(scheduler).release == (1,)
+
+
+def test_where_a_fork_fails_all_of_the_prompt_is_computed_and_nothing_is_told():
+    scheduler = Scheduler(Limits(rows=32), Pace(stages=2))
+    finish(scheduler, HEAD[:33], (1,) * 40)
+    sequence = scheduler.add(HEAD[:33] + (1,) * 90, GREEDY)
+    batch = the_next(scheduler)
+    assert batch.entries[0].fork == Fork(1, 64)
+    assert scheduler.next_batch() is None  # nothing follows a fork before it has worked
+    failure = SequenceFailure(sequence, "a window can't go back", is_fork=True)
+    assert scheduler.apply(BatchResult(batch.number, (), (failure,))) == []
+    again = the_next(scheduler)
+    assert set(again.release) == {1, sequence}
+    assert (again.entries[0].position, again.entries[0].fork, again.entries[0].drawing) == (0, None, GREEDY)

@@ -9,7 +9,7 @@ import mlx.core as mx
 import pytest
 from attrs import evolve
 
-from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, SequenceFailure
+from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Fork, SequenceFailure
 from p2pexo.engine.families import UnsupportedModelError
 from p2pexo.engine.mlx_models import model_module
 from p2pexo.engine.stage import StageEngine
@@ -29,10 +29,10 @@ class Ring:
             for first, end in pairwise(cuts)
         ]
 
-    def run(self, *entries: Entry, release: tuple[int, ...] = ()) -> BatchResult:
+    def run(self, *entries: Entry, release: tuple[int, ...] = (), keep: tuple[int, ...] = ()) -> BatchResult:
         hidden: Any = None
         for stage in self.stages:
-            hidden = stage.run(Batch(0, entries, release), hidden)
+            hidden = stage.run(Batch(0, entries, release, keep), hidden)
         assert isinstance(hidden, BatchResult)
         return hidden
 
@@ -169,6 +169,50 @@ def test_a_failure_leaves_the_others_of_its_batch_as_they_were(tiny_model: Path)
         result = ring.run(*entries)
         assert [each.sequence for each in result.failures] == ([2] if index == 2 else [])
         assert {each.token for each in result.sampled} == {expected[index]}
+
+
+@pytest.mark.parametrize("config", [{}, SLIDING], ids=["plain", "sliding"])
+def test_a_sequence_that_begins_with_anothers_tokens_gives_what_it_gives_alone(make_model, config) -> None:
+    ring = Ring(make_model(**config), (0, 2, 4))
+    drawing = Drawing(Sampling(temperature=1.0, seed=3, repetition_penalty=1.3, presence_penalty=0.4))
+    longer = (*PROMPT, 11, 12, 13)
+    alone = ring.generate(longer, 8, drawing, sequence=1)
+    expected = ring.generate(PROMPT, 8, drawing, sequence=2)
+    ring.run(Entry(3, PROMPT[:5], 0, None, drawing))
+    drawn: dict[int, list[int]] = {3: [], 4: []}
+    entry = Entry(4, longer[4:], 4, 0, drawing, Fork(3, 4))
+    drawn[4].append(ring.run(entry).sampled[0].token)
+    drawn[3].append(ring.run(Entry(3, PROMPT[5:], 5, 0)).sampled[0].token)
+    for index in range(1, 8):
+        entries = [
+            Entry(each, (drawn[each][-1],), len(prompt) + index - 1, index)
+            for each, prompt in ((3, PROMPT), (4, longer))
+        ]
+        for sampled in ring.run(*entries).sampled:
+            drawn[sampled.sequence].append(sampled.token)
+    assert drawn == {3: expected, 4: alone}
+
+
+def test_a_row_of_a_batch_can_be_taken_over_and_outlives_its_company(tiny_model: Path) -> None:
+    ring = Ring(tiny_model, (0, 2, 4))
+    expected = ring.generate(PROMPT, 3)
+    for sequence in (1, 2):
+        ring.run(Entry(sequence, PROMPT, 0, 0, GREEDY))
+    ring.run(*(Entry(each, (expected[0],), len(PROMPT), 1) for each in (1, 2)))
+    entry = Entry(3, PROMPT[6:], 6, 0, GREEDY, Fork(1, 6))
+    assert ring.run(entry).sampled[0].token == expected[0]
+    ring.run(keep=(1, 2))
+    ring.run(Entry(2, (expected[1],), len(PROMPT) + 1, 2))
+    entry = Entry(4, PROMPT[6:], 6, 0, GREEDY, Fork(1, 6))
+    assert ring.run(entry, release=(2,)).sampled[0].token == expected[0]
+
+
+def test_a_fork_that_cannot_be_made_is_told_as_such(make_model) -> None:
+    ring = Ring(make_model(**SLIDING), (0, 1, 4))
+    ring.run(Entry(1, PROMPT * 2, 0, 0, GREEDY))
+    for fork in (Fork(1, 4), Fork(9, 4)):
+        (failure,) = ring.run(Entry(2, PROMPT[4:], 4, 0, GREEDY, fork)).failures
+        assert (failure.sequence, failure.is_fork) == (2, True)
 
 
 def test_a_replayed_answer_goes_on_as_if_undisturbed(tiny_model: Path) -> None:

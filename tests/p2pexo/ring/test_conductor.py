@@ -163,9 +163,21 @@ def test_an_answer_that_gave_up_its_caches_goes_on_as_if_it_had_not(request_for,
         desk.run()
         answers.append({call: tokens_in(desk.events[call]) for call in prompts})
         assert all([type(event) for event in events].count(Started) == 1 for events in desk.events.values())
-        assert desk.engine._states == {}
     assert answers[0] == answers[1]
     assert [len(each) for each in answers[1].values()] == [200] * 3
+
+
+def test_a_conversation_that_goes_on_says_what_was_taken_over_and_answers_as_if_it_were_not(request_for, tokens_in):
+    told: list[tuple[list[int], int]] = []
+    for limits in (Limits(kept_tokens=0), Limits()):
+        desk = Desk(limits=limits)
+        for call, prompt in enumerate(("tell me " * 10, "tell me " * 10 + "more")):
+            desk.conductor.submit(call, request_for(prompt, id=str(call), max_tokens=30))
+            desk.run()
+        finished = desk.events[1][-1]
+        told.append((tokens_in(desk.events[1]), finished.usage.cached_tokens))
+    assert told[0][0] == told[1][0]
+    assert [cached for _, cached in told] == [0, 64]
 
 
 def test_every_request_is_told_when_the_ring_breaks_and_later_ones_run(request_for):
