@@ -1,0 +1,20 @@
+"""Do answers go on when a part of their ring is lost? Random faults on three real nodes, each against the undisturbed answer.
+
+    python bench/failover.py [FAULTS] [--seed N] [--scripted] [--blas auto] [--tokens N]
+
+Three nodes run one model over two of them. Kind, victim, token, dialect, streaming and greedy or seeded are drawn from
+the seed. ``equal`` counts answers that are, character for character, the undisturbed ones; ``lost`` and ``repeated`` count
+characters; ``errors`` are answers that ended with one. A pause is the longest gap between two pieces of a streamed answer from
+the fault on: of killed processes and nodes, and of silent ones by itself. Dialects without a seed are asked greedily.
+"""
+
+import sys
+from pathlib import Path
+from runpy import run_module
+
+HERE = Path(__file__).resolve()
+
+if __name__ == "__main__":
+    sys.path.remove(str(HERE.parent))  # bench/http.py is not what libraries mean by ``import http``
+    sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "tests")]
+    run_module("end_to_end.faults.bench", run_name="__main__")
