@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -162,7 +163,8 @@ class TestZ1Ends:
         wait_for("the node is ending", lambda: "stopping" in node.log, 10)
         node.send(signal.SIGINT)
         assert node.running.wait(10) == 130
-        os.kill(children[0], signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(children[0], signal.SIGCONT)
         wait_for("its children are gone", lambda: all(map(is_gone, children)), 5)
 
     @pytest.mark.parametrize("while_loading", [False, True])

@@ -9,6 +9,7 @@ import pytest
 from p2pexo.api import claude_messages, messages, ollama_messages, responses_items
 from p2pexo.api.fields import Fields
 from p2pexo.api.pictures import MAX_ADDRESS_CHARACTERS, AwaitedPicture, Sight, media_type_of, read_base64, read_picture
+from p2pexo.engine.turns import in_turns
 from p2pexo.generation.content import parts
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Message, PicturePart, Role
@@ -103,7 +104,8 @@ def test_a_picture_keeps_its_place_among_the_texts(dialect: str, turn: Any, expe
 
 def test_pictures_stay_in_place_when_turns_of_claude_are_one() -> None:
     failed = {"type": "tool_result", "tool_use_id": "t", "content": [base64()], "is_error": True}
-    said, returned, said_then = read("claude", user(text("a")), user(base64()), user(failed), user(base64(), text("b")))
+    turns = read("claude", user(text("a")), user(base64()), user(failed), user(base64(), text("b")))
+    said, returned, said_then = in_turns(turns)
     assert shown(said) == ["a", SEEN]
     assert (returned.role, shown(returned)) == (Role.TOOL, ["Error: ", SEEN])
     assert shown(said_then) == [SEEN, "b"]

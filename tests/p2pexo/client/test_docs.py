@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from p2pexo.generation.events import (
     Delta,
@@ -80,5 +81,6 @@ def test_an_example_runs(
     monkeypatch.chdir(tmp_path)
     Path("cat.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     url = start_node(script).url
-    exec(compile(code.replace(URL, url), title, "exec"), {})
+    with capture_logs():  # the node runs in this process, and would log between what the example prints
+        exec(compile(code.replace(URL, url), title, "exec"), {})
     assert capsys.readouterr().out.replace(url, URL) == printed
