@@ -17,10 +17,12 @@ from p2pexo.ring.engines import SCRIPTED_ENGINE
 from p2pexo.ring.scripted import Script
 
 STAGES = 4
-STAGE_S = 0.02
+STAGE_S = 0.04
+"""What a stage sleeps per batch. Lower it and what the machine adds to each sleep and each relayed hop, some 2 ms in all,
+weighs more."""
 HOP_S = 0.01
 ROUNDS = 5
-"""Raise it for steadier figures; each takes some five seconds."""
+"""Raise it for steadier figures; each takes some ten seconds."""
 TOKENS = 40
 
 
