@@ -1,24 +1,12 @@
 """Scheduled and random faults on a ring that computes letters which depend on every token and layer before them."""
 
-from collections.abc import Generator
-
 import pytest
 from end_to_end.dialects import DIALECTS
 from end_to_end.faults.faults import Fault, draw_faults
 from end_to_end.faults.harness import Question, Stage
-from end_to_end.scripted import MODEL, scripted_nodes
-
-from p2pexo.ring.scripted import Script
 
 SEED = 6
 TOKENS = 60
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stage]:
-    script = Script(context_length=1024, batch_s=0.003)
-    with scripted_nodes(tmp_path_factory.mktemp("faults"), 3, script) as cluster:
-        yield Stage(cluster, MODEL, spread=3)
 
 
 @pytest.mark.timeout(300)
