@@ -24,7 +24,7 @@ TOKENS = 32
 NODES, SPREAD = 3, 2
 SEEDED = ("chat", "ollama")
 """Dialects in which a client can give a seed."""
-SETTLE_S = 5.0
+SETTLE_S = 7.0
 """How long a ring stands before each fault, so that each is the first one it meets."""
 CHARACTERS = 3.0
 """Of a token of the embedded model, about."""

@@ -12,7 +12,7 @@ from end_to_end.cluster import RealCluster, RealNode
 
 T = TypeVar("T")
 
-KINDS = ("stage", "node", "leader", "silent node", "silent stage", "two stages")
+KINDS = ("stage", "node", "leaving node", "leader", "silent node", "silent stage", "two stages")
 SILENT = ("silent node", "silent stage")
 
 
@@ -54,11 +54,13 @@ def draw_faults(seed: int, count: int, kinds: Sequence[str], tokens: int) -> lis
 
 
 def strike(fault: Fault, ring: Ring) -> Callable[[], None]:
-    """Do it; what undoes a silence."""
+    """Do it; what brings it to an end."""
     processes = [process for node in dict.fromkeys(ring.by_rank) for process in node.stage_processes()]
     match fault.kind:
         case "node":
             _pick(ring.others, fault).kill()
+        case "leaving node":
+            return _send_away(_pick(ring.others, fault))
         case "leader" if ring.leader is not ring.asked:
             ring.leader.kill()
         case "silent node":
@@ -79,6 +81,15 @@ def _pick(several: Sequence[T], fault: Fault) -> T:
 
 def _with_children(node: RealNode) -> list[psutil.Process]:
     return [psutil.Process(node.running.pid), *node.children()]
+
+
+def _send_away(node: RealNode) -> Callable[[], None]:
+    node.send(signal.SIGTERM)
+
+    def see_off() -> None:
+        node.running.wait(30)
+
+    return see_off
 
 
 def _silence(processes: Sequence[psutil.Process]) -> Callable[[], None]:

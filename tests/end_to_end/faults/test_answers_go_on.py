@@ -20,7 +20,7 @@ def test_an_answer_in_each_dialect_outlives_a_killed_stage(stage: Stage, dialect
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["node", "leader", "silent node", "silent stage", "two stages"])
+@pytest.mark.parametrize("kind", ["node", "leaving node", "leader", "silent node", "silent stage", "two stages"])
 def test_an_answer_outlives(stage: Stage, kind: str) -> None:
     outcome = stage.perform(Fault(kind, token=30, pick=1), Question("chat", stream=True, max_tokens=TOKENS))
     assert outcome.text == outcome.expected, outcome.error
