@@ -121,6 +121,7 @@ def test_an_empty_answer_has_no_block() -> None:
 
 def test_waiting_and_prefill_say_nothing_and_silence_is_a_ping() -> None:
     assert wire([Waiting("loading"), Progress(1, 2)]) == []
+    assert [each["type"] for each in wire([Started(3), Waiting("the ring was lost")])] == ["message_start", "ping"]
     assert ClaudeStream(VOICE).keep_alive() == b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
