@@ -13,6 +13,8 @@ from end_to_end.cluster import RealCluster, RealNode, wait_for
 from end_to_end.dialects import PATHS, body, piece_of, text_of, told
 from end_to_end.faults.faults import Fault, Ring, strike
 
+START_TRIES = 6
+
 
 @frozen
 class Question:
@@ -98,8 +100,7 @@ class Stage:
         """All nodes are there, and the ring goes over as many of them as it should."""
         for node in self.cluster.nodes:
             if node not in self.cluster.alive:
-                node.start()
-                node.wait_until_up()
+                _start_again(node)
         self.cluster.wait_until_together()
         placement = self.cluster[0].placement(self.model)
         if placement is None or len({stage.peer for stage in placement.stages}) < self.spread:
@@ -164,6 +165,20 @@ class Stage:
         if answer.status_code != 200:
             return Outcome("", expected, answer.text)
         return Outcome(text_of(question.dialect, answer.json()), expected)
+
+
+def _start_again(node: RealNode) -> None:
+    """Meanwhile its port may have become that of somebody's connection, for as long as that lasts."""
+    for _ in range(START_TRIES - 1):
+        node.start()
+        try:
+            return node.wait_until_up()
+        except AssertionError as error:
+            if "is taken" not in str(error):
+                raise
+        time.sleep(5)
+    node.start()
+    node.wait_until_up()
 
 
 def _payloads(line: str) -> Iterator[Any]:
