@@ -169,16 +169,16 @@ class Stage:
 
 def _start_again(node: RealNode) -> None:
     """Meanwhile its port may have become that of somebody's connection, for as long as that lasts."""
-    for _ in range(START_TRIES - 1):
+    for tries_left in reversed(range(START_TRIES)):
         node.start()
         try:
-            return node.wait_until_up()
+            node.wait_until_up()
         except AssertionError as error:
-            if "is taken" not in str(error):
+            if "is taken" not in str(error) or not tries_left:
                 raise
-        time.sleep(5)
-    node.start()
-    node.wait_until_up()
+            time.sleep(5)
+        else:
+            return
 
 
 def _payloads(line: str) -> Iterator[Any]:
