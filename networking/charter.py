@@ -5,7 +5,7 @@ often counts, so members that hear of changes in any order, or much later, end u
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,6 +60,11 @@ class Charter:
     """Who may never connect again."""
     former: tuple[str, ...] = field(default=(), converter=_newest_fingerprints)
     """The fingerprints of the cluster's earlier secrets."""
+
+    @property
+    def names(self) -> Mapping[PeerId, str]:
+        """What those that have been members are called; by the end of its peer id who never said a name."""
+        return {peer: peer[-8:] for peer in self.known}
 
     @property
     def rank(self) -> tuple[int, str]:

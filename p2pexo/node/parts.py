@@ -123,6 +123,7 @@ class Node:
             Responses(
                 self._overlay,
                 ResponseDatabase(identity.home / "responses.sqlite3", lifetime_s=settings.response_lifetime),
+                known=lambda: belonging.charter.names,
             ),
             gate=self._pairing,
         )

@@ -5,7 +5,7 @@ The id of a response names the node that holds it: ``resp_<end of its peer id>_<
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from secrets import token_hex
 from typing import Protocol, TypeVar, TypeVarTuple
 
@@ -62,12 +62,16 @@ class Responses:
         overlay: Overlay,
         database: ResponseDatabase,
         *,
+        known: Callable[[], Mapping[PeerId, str]] = dict,
         in_thread: InThread = trio.to_thread.run_sync,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``clock``: wall clock seconds, since what is stored outlives the process."""
+        """``known``: the names of those that have been members, here or not: what one of them holds is there once it is back.
+        ``clock``: wall clock seconds, since what is stored outlives the process.
+        """
         self._overlay = overlay
         self._database = database
+        self._known = known
         self._in_thread = in_thread
         self._clock = clock
         overlay.serve_requests(RESPONSE_PROTOCOL, self._serve)
@@ -96,6 +100,10 @@ class Responses:
             return ResponseReply(was_there=False)
         if owner == self._overlay.me:
             return await self._answer(question)
+        if self._overlay.view.member(owner) is None:
+            raise UnavailableError(
+                f"response {question.id} is on {self._known()[owner]}, which is not here now; try again once it is back"
+            )
         try:
             reply = await self._overlay.request(owner, RESPONSE_PROTOCOL, encode(question), timeout_s=ANSWER_TIMEOUT_S)
             return decode(reply, ResponseReply)
@@ -105,10 +113,10 @@ class Responses:
             ) from error
 
     def _owner(self, id: str) -> PeerId | None:
-        """The member that the id names, None if there is none here."""
+        """The peer that the id names, here or not; None if it was never a member."""
         named = id.removeprefix(PREFIX).partition("_")[0]
-        members = (member.peer for member in self._overlay.view.members)
-        return next((peer for peer in members if _naming(peer) == named), None)
+        members = [member.peer for member in self._overlay.view.members]
+        return next((peer for peer in (*members, *self._known()) if _naming(peer) == named), None)
 
     async def _answer(self, question: ResponseQuestion) -> ResponseReply:
         if question.delete:
