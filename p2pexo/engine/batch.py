@@ -1,7 +1,8 @@
 """What one step of the ring does. Every stage applies the same batch, so that their caches stay mirrors of each other.
 
 The hidden states that travel beside a batch have shape (rows, hidden size): the rows of the entries one after another,
-in the order of ``entries``. Entries of one row that follow one another are computed together.
+in the order of ``entries``. Entries of one row that follow one another are computed together, and so are
+beginnings of prompts.
 """
 
 from attrs import field, frozen

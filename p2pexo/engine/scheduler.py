@@ -196,24 +196,43 @@ class Scheduler:
         self._level()
         ready = sorted((each for each in self._groups if not each.is_in_flight and each.sequences), key=_turn)
         if self._prompts and not (ready and ready[0].turn < self._prompts_turn):
-            return None, (self._next_chunk(),)
+            return None, self._next_chunks()
         for group in ready:
             if self._make_room(group):
                 group.is_in_flight, group.turn = True, self._next_batch
                 return group, tuple(each.next_entry(1) for each in group.sequences)
         return None, ()
 
-    def _next_chunk(self) -> Entry:
+    def _next_chunks(self) -> tuple[Entry, ...]:
+        """A chunk of the next prompt. In a ring of one, where prompts can't follow one another through the stages, a short
+        prompt takes those behind it along that are about as long, as far as they are whole and new."""
         self._prompts_turn = self._next_batch
         sequence = self._prompts.popleft()
+        rows = self._chunk_rows(sequence)
+        entries = [self._chunk(sequence, rows)]
+        rows -= len(entries[0].tokens)
+        is_whole = entries[0].position == 0 and not sequence.uncached
+        while is_whole and self.pace.stages == 1 and self._prompts and self._is_alike(self._prompts[0], sequence, rows):
+            entries.append(self._prompts.popleft().next_entry(rows))
+            rows -= len(entries[-1].tokens)
+        return tuple(entries)
+
+    def _is_alike(self, sequence: Sequence, other: Sequence, rows: int) -> bool:
+        length, like = len(sequence.tokens), len(other.tokens)
+        is_new = not sequence.cached and (not sequence.may_fork or self._prefixes.find(sequence.tokens) is None)
+        return is_new and length <= rows and like <= 2 * length and length <= 2 * like
+
+    def _chunk_rows(self, sequence: Sequence) -> int:
+        limits = self.limits
+        step_s = limits.step_s if any(self._groups) else None
+        return self.pace.chunk_rows(
+            len(sequence.tokens), most=limits.rows, per_stage=limits.chunks_per_stage, step_s=step_s
+        )
+
+    def _chunk(self, sequence: Sequence, rows: int) -> Entry:
         fork = self._prefixes.find(sequence.tokens) if not sequence.cached and sequence.may_fork else None
         if fork:
             sequence.cached = fork.tokens
-        limits = self.limits
-        step_s = limits.step_s if any(self._groups) else None
-        rows = self.pace.chunk_rows(
-            len(sequence.tokens), most=limits.rows, per_stage=limits.chunks_per_stage, step_s=step_s
-        )
         entry = sequence.next_entry(rows, fork)
         if sequence.uncached and fork is None:  # the chunks behind a fork wait until it has worked
             self._prompts.append(sequence)

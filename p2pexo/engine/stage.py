@@ -7,7 +7,7 @@ yields rows that are not a number, which every later stage passes on and the las
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -115,9 +115,10 @@ class StageEngine:
         mx.clear_cache()
 
     def _parts(self, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-        """What is computed together: entries of one row with their neighbours, a chunk of a prompt alone."""
-        for is_row, run in groupby(entries, key=lambda entry: len(entry.tokens) == 1):
-            if is_row and self._can_batch:
+        """What is computed together: entries of one row, and beginnings of prompts, each with their neighbours; any other
+        chunk alone."""
+        for kind, run in groupby(entries, key=_kind):
+            if kind is not None and self._can_batch:
                 yield list(run)
             else:
                 yield from ([entry] for entry in run)
@@ -135,7 +136,7 @@ class StageEngine:
             return outputs
         rows = mx.full((sum(len(entry.tokens) for entry in part), self.hidden_size), mx.nan, dtype=self._dtype)
         if outputs is not None:
-            rows[_numbers(part, sound)] = outputs
+            rows[_rows_of(part, sound)] = outputs
         return rows
 
     def _finish(self, part: Sequence[Entry], incoming: mx.array | None) -> list[Sampled | SequenceFailure]:
@@ -160,13 +161,31 @@ class StageEngine:
         if incoming is None:
             hidden = self._family.embed(mx.array([token for entry in sound for token in entry.tokens]))[0]
         else:
-            hidden = incoming if len(sound) == len(part) else incoming[_numbers(part, sound)]
-        caches = self._caches.take([entry.sequence for entry in sound])
-        hidden = hidden[None] if len(sound) == 1 else hidden[:, None]
-        outputs = self._family.layers(hidden.astype(self._dtype), caches)
+            hidden = incoming if len(sound) == len(part) else incoming[_rows_of(part, sound)]
+        outputs = self._walk(sound, hidden.astype(self._dtype))
         for entry in sound:
             self._positions[entry.sequence] += len(entry.tokens)
         return outputs.reshape(-1, self.hidden_size)
+
+    def _walk(self, entries: Sequence[Entry], hidden: mx.array) -> mx.array:
+        """Through the layers. Chunks of several sequences are filled up on their right, where nothing looks at it."""
+        caches = self._caches.take([entry.sequence for entry in entries])
+        lengths = [len(entry.tokens) for entry in entries]
+        longest = max(lengths)
+        if len(entries) == 1 or longest == 1:
+            return self._family.layers(hidden[None] if len(entries) == 1 else hidden[:, None], caches)
+        for cache in caches:
+            cache.prepare(lengths=lengths, right_padding=[longest - each for each in lengths])
+        starts = [end - length for end, length in zip(accumulate(lengths), lengths, strict=True)]
+        filled = [
+            [start + min(row, length - 1) for row in range(longest)]
+            for start, length in zip(starts, lengths, strict=True)
+        ]
+        outputs = self._family.layers(hidden[mx.array(filled)], caches)
+        for cache in caches:
+            cache.finalize()
+        wanted = [number * longest + row for number, length in enumerate(lengths) for row in range(length)]
+        return outputs.reshape(-1, self.hidden_size)[mx.array(wanted)]
 
     def _draw(self, entries: Sequence[Entry], outputs: mx.array) -> list[Sampled | SequenceFailure]:
         for entry in entries:
@@ -175,8 +194,9 @@ class StageEngine:
         if not drawing:  # in mid prompt only the caches are wanted, and most of the last layer is not computed at all
             mx.eval([cache.state for cache in self._caches.take([entry.sequence for entry in entries])])
             return []
-        ends = outputs[-1:] if len(entries) == 1 else outputs[_numbers(entries, drawing)]
-        return self._drawer.draw(drawing, self._family.head(ends[None])[0])
+        ends = accumulate(len(entry.tokens) for entry in entries)
+        wanted = [end - 1 for entry, end in zip(entries, ends, strict=True) if entry.sample_index is not None]
+        return self._drawer.draw(drawing, self._family.head(outputs[mx.array(wanted)][None])[0])
 
     def _sound(self, part: Sequence[Entry]) -> list[Entry]:
         """The entries that can be computed; of the sequences of the others nothing is kept."""
@@ -224,10 +244,17 @@ class StageEngine:
         self._drawer.forget(sequence)
 
 
-def _numbers(all: Sequence[Entry], some: Sequence[Entry]) -> mx.array:
-    """Which entries, of one row each, these are."""
+def _kind(entry: Entry) -> str | None:
+    if len(entry.tokens) == 1:
+        return "row"
+    return "beginning" if entry.position == 0 else None
+
+
+def _rows_of(all: Sequence[Entry], some: Sequence[Entry]) -> mx.array:
+    """Which rows of all entries are those of some."""
     wanted = {entry.sequence for entry in some}
-    return mx.array([row for row, entry in enumerate(all) if entry.sequence in wanted])
+    owners = [entry.sequence for entry in all for _ in entry.tokens]
+    return mx.array([row for row, owner in enumerate(owners) if owner in wanted])
 
 
 def _result(batch: Batch, results: Sequence[Sampled | SequenceFailure]) -> BatchResult:

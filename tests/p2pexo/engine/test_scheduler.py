@@ -155,6 +155,15 @@ def test_answers_and_chunks_of_prompts_take_turns():
     assert sequences(the_next(scheduler)) == [answer, prompt]
 
 
+def test_short_prompts_of_about_a_length_begin_together_in_a_ring_of_one():
+    scheduler = Scheduler(Limits(rows=12))
+    ids = [scheduler.add((1,) * length, GREEDY) for length in (4, 5, 11, 3)]
+    assert [sequences(the_next(scheduler))] == [ids[:2]]
+    ring = Scheduler(Limits(rows=12), Pace(stages=2))
+    first, *_ = [ring.add((1,) * 4, GREEDY) for _ in range(2)]
+    assert sequences(the_next(ring)) == [first]
+
+
 def test_a_short_prompt_does_not_wait_for_a_long_one_to_end():
     scheduler = Scheduler(Limits(rows=4))
     long, short = scheduler.add(tuple(range(100)), GREEDY), scheduler.add((1, 2, 3), GREEDY)

@@ -130,6 +130,21 @@ def test_ragged_entries_of_a_batch_give_the_tokens_they_give_alone(tiny_model: P
 
 
 @pytest.mark.parametrize("config", [{}, SLIDING], ids=["plain", "sliding"])
+def test_prompts_that_begin_together_give_the_tokens_they_give_alone(make_model, config) -> None:
+    ring = Ring(make_model(**config), (0, 1, 4))
+    prompts = {1: PROMPT * 2, 2: PROMPT[:3], 3: PROMPT[2:] * 3, 4: PROMPT[1:3]}
+    alone = {sequence: ring.generate(prompt, 9, sequence=sequence) for sequence, prompt in prompts.items()}
+    entries = [Entry(each, prompt, 0, 0, GREEDY) for each, prompt in prompts.items()]
+    drawn = {each.sequence: [each.token] for each in ring.run(*entries, Entry(5, (10**6, 4), 0, 0, GREEDY)).sampled}
+    assert sorted(drawn) == [1, 2, 3, 4]
+    for index in range(1, 9):
+        entries = [Entry(each, (drawn[each][-1],), len(prompt) + index - 1, index) for each, prompt in prompts.items()]
+        for sampled in ring.run(*entries).sampled:
+            drawn[sampled.sequence].append(sampled.token)
+    assert drawn == alone
+
+
+@pytest.mark.parametrize("config", [{}, SLIDING], ids=["plain", "sliding"])
 @pytest.mark.parametrize("cuts", [(0, 4), (0, 1, 4)])
 def test_sequences_join_leave_and_change_company_at_any_step(make_model, config, cuts: tuple[int, ...]) -> None:
     ring = Ring(make_model(**config), cuts)
