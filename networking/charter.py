@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from attrs import evolve, field, frozen
+from attrs import astuple, evolve, field, frozen
 
 from networking.identity import read_privately, write_privately
 from networking.pairing_messages import Admission
@@ -26,7 +26,7 @@ MAX_FORMER = 32
 """Secrets of the past whose fingerprints are kept. Lower it and an old ticket or passphrase is sooner taken for a new one."""
 
 
-_KEPT = ("number", "fresh", "known", "removed", "former")
+_KEPT = ("number", "fresh", "known", "removed", "former", "named")
 
 
 class NotMemberError(LookupError):
@@ -39,6 +39,24 @@ class TooManyPeersError(ValueError):
 
 def _newest_peers(peers: Iterable[PeerId]) -> tuple[PeerId, ...]:
     return tuple(dict.fromkeys(peers))[-MAX_PEERS:]
+
+
+@frozen
+class Named:
+    """What a member called itself when it was last here."""
+
+    peer: PeerId
+    name: str
+    machine: str = ""
+
+
+def _read_names(names: Iterable[Any]) -> tuple[Named, ...]:
+    """Also of what a file holds: lists of peer id, name and machine."""
+    return tuple(each if isinstance(each, Named) else _read_name(*each) for each in names)
+
+
+def _read_name(peer: str, name: str, machine: str) -> Named:
+    return Named(PeerId(peer), name, machine)
 
 
 def _newest_fingerprints(fingerprints: Iterable[str]) -> tuple[str, ...]:
@@ -60,11 +78,14 @@ class Charter:
     """Who may never connect again."""
     former: tuple[str, ...] = field(default=(), converter=_newest_fingerprints)
     """The fingerprints of the cluster's earlier secrets."""
+    named: tuple[Named, ...] = field(default=(), converter=_read_names)
+    """What those of the known that were met here are called, for people."""
 
     @property
     def names(self) -> Mapping[PeerId, str]:
         """What those that have been members are called; by the end of its peer id who never said a name."""
-        return {peer: peer[-8:] for peer in self.known}
+        said = {each.peer: each.name for each in self.named}
+        return {peer: said.get(peer) or peer[-8:] for peer in self.known}
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -80,12 +101,23 @@ class Charter:
         news = [each for each in peers if each not in self.known and each not in self.removed]
         return evolve(self, fresh=False, known=(*self.known, *news)) if news else self
 
+    def introduced(self, names: Iterable[Named]) -> "Charter":
+        """Members said what they are called; of others nothing is kept."""
+        said = {each.peer: each for each in (*self.named, *names)}
+        named = tuple(said[peer] for peer in self.known if peer in said)
+        return self if named == self.named else evolve(self, named=named)
+
     def without(self, peers: Iterable[PeerId]) -> "Charter":
         """Peers were removed. Raises TooManyPeersError."""
         removed = self.removed.union(peers)
         if len(removed) > MAX_PEERS:
             raise TooManyPeersError(f"{MAX_PEERS} machines were removed from {self.cluster.name}; make a new cluster")
-        return evolve(self, removed=removed, known=[each for each in self.known if each not in removed])
+        return evolve(
+            self,
+            removed=removed,
+            known=[each for each in self.known if each not in removed],
+            named=[each for each in self.named if each.peer not in removed],
+        )
 
     def with_secret(self, secret: bytes) -> "Charter":
         """The cluster's secret is changed."""
@@ -136,6 +168,7 @@ def save_charter(home: Path, charter: Charter) -> None:
         "known": charter.known,
         "removed": sorted(charter.removed),
         "former": charter.former,
+        "named": [astuple(each) for each in charter.named],
     }
     write_privately(home / CLUSTER_FILE, json.dumps(fields).encode())
 

@@ -71,7 +71,9 @@ _COMMANDS = {
     "ticket": _Command(
         "p2pexo.cli.ticket:ticket",
         "Print a ticket with which another machine can join.",
-        "It is used as `p2pexo node --join TICKET`, and holds the cluster's secret: whoever has it is in.",
+        "It is used as `p2pexo node --join TICKET`, and holds the cluster's secret: whoever has it is in. "
+        "A node on `--loopback` can be reached from no other machine, so it has none: other nodes on its machine join it with "
+        "the same `--cluster` and `--secret`.",
     ),
 }
 

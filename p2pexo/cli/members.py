@@ -10,7 +10,7 @@ from p2pexo.cli.client import Target, connect
 from p2pexo.cli.errors import CommandError
 from p2pexo.cli.people import confirmed, find
 from p2pexo.cli.tables import add_row, new_table, newcomer_lines, open_console, state_text
-from p2pexo.client import ClusterState, Member
+from p2pexo.client import Away, ClusterState, Member
 
 _DEFAULT_TARGET = Target()
 
@@ -52,8 +52,10 @@ def remove(
 
 
 def everyone(snapshot: ClusterState) -> tuple[Member, ...]:
-    """All members, those that are not here included; of them only the peer id is known."""
-    away = (Member(peer, name=peer[-8:], state="away") for peer in snapshot.away)
+    """All members, those that are not here included; of them only what they called themselves is known."""
+    named = {each.peer: each for each in snapshot.away_members}
+    known = (named.get(peer) or Away(peer) for peer in snapshot.away)
+    away = (Member(each.peer, name=each.name or each.peer[-8:], machine=each.machine, state="away") for each in known)
     return *snapshot.members, *away
 
 

@@ -56,7 +56,7 @@ def delete(placement: str, /, *, target: Target = _DEFAULT_TARGET) -> None:
     Parameters
     ----------
     placement
-        The placement's id, as `p2pexo status` shows it, or the model's id if it is placed once.
+        The placement's id, as `p2pexo status` shows it, or the model's id, or its last part, if it is placed once.
     """
     with connect(target) as client:
         placement_id = find_placement_id(client.cluster(), placement)
@@ -64,10 +64,17 @@ def delete(placement: str, /, *, target: Target = _DEFAULT_TARGET) -> None:
     open_console().print(f"deleted {placement_id}", highlight=False)
 
 
+def _is_named(model: str, name: str) -> bool:
+    """As requests name models: by id or the id's last part, in any letter case."""
+    return name.casefold() in (model.casefold(), model.casefold().rpartition("/")[2])
+
+
 def find_placement_id(snapshot: ClusterState, name: str) -> str:
     """The id of the one placement that ``name`` means. Raises CommandError."""
     found = [
-        each.id for each in snapshot.placements if name == each.id or (name == each.model and each.state != "failed")
+        each.id
+        for each in snapshot.placements
+        if name == each.id or (each.state != "failed" and _is_named(each.model, name))
     ]
     if len(found) == 1:
         return found[0]

@@ -17,6 +17,8 @@ def cluster_tables(snapshot: ClusterState) -> RenderableType:
     parts: list[RenderableType] = [_headline(snapshot), members_table(snapshot.members)]
     for placement in snapshot.placements:
         parts += [Text(), ring_table(placement)]
+    if snapshot.away_members:
+        parts.insert(2, Text("Away: " + ", ".join(each.name for each in snapshot.away_members), style="dim"))
     if not snapshot.placements:
         parts.append(Text("\nNo model is loaded. Load one with `p2pexo place MODEL`, or just ask it something."))
     parts += newcomer_lines(snapshot)

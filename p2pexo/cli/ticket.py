@@ -53,6 +53,7 @@ def make_ticket(cluster: Cluster, snapshot: ClusterState) -> Ticket:
     reachable = tuple(Address(each) for each in me.addresses if not each.startswith(("/ip4/127.", "/ip6/::1/")))
     if not reachable:
         raise CommandError(
-            f"{me.name} listens on loopback only, so no other machine can join it; start it without --loopback"
+            f"{me.name} listens on loopback only, so no other machine can join it; start it without --loopback. Another "
+            "node on this machine joins it with the same --cluster and --secret"
         )
     return Ticket(cluster, PeerId(me.peer), reachable)

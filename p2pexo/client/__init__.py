@@ -22,7 +22,7 @@ from p2pexo.client.chat import (
     Usage,
 )
 from p2pexo.client.chat_body import ChatOptions
-from p2pexo.client.cluster import Asking, ClusterState, Member, Model, Newcomer, Placement, Stage
+from p2pexo.client.cluster import Asking, Away, ClusterState, Member, Model, Newcomer, Placement, Stage
 from p2pexo.client.collector import Collector
 from p2pexo.client.errors import (
     AccessDeniedError,
@@ -53,6 +53,7 @@ __all__ = [
     "Answer",
     "Asking",
     "AsyncClient",
+    "Away",
     "BrokenStreamError",
     "ChatEvent",
     "ChatOptions",

@@ -121,6 +121,16 @@ class Asking:
 
 
 @frozen
+class Away:
+    """One that has been a member and is not here now."""
+
+    peer: str
+    name: str = ""
+    machine: str = ""
+    """Empty if it never said one to the node that was asked."""
+
+
+@frozen
 class ClusterState:
     cluster: str = ""
     """The cluster's name."""
@@ -139,6 +149,8 @@ class ClusterState:
     asking: Asking | None = None
     away: tuple[str, ...] = ()
     """Peer ids of those that have been members, are not here now, and may come back without asking."""
+    away_members: tuple[Away, ...] = ()
+    """The same, with what they called themselves when they were last here. Empty from a node of an older version."""
 
     def placement(self, placement_id: str) -> Placement | None:
         return next((each for each in self.placements if each.id == placement_id), None)

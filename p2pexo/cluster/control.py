@@ -1,16 +1,18 @@
 """What HTTP and the command line ask of the cluster: which models there are, place, delete, and how everything stands."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import trio
 from attrs import evolve
 
+from networking.charter import Named
 from networking.overlay import Overlay
+from networking.transport import PeerId
 from p2pexo.cluster.commands import DeleteCommand, PlaceCommand, send_command
 from p2pexo.cluster.describe import describe
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.seams import Store
-from p2pexo.cluster.snapshot import ClusterSnapshot
+from p2pexo.cluster.snapshot import AwayView, ClusterSnapshot
 from p2pexo.cluster.unloading import unload
 from p2pexo.generation.errors import ModelNotFoundError
 from p2pexo.models.card import Card
@@ -33,11 +35,20 @@ class Control:
         self._cluster_name = cluster_name
         self._open_cluster = open_cluster
         self._notices = notices
-        self._known: tuple[str, ...] = ()
+        self._known: tuple[PeerId, ...] = ()
+        self._named: Mapping[PeerId, Named] = {}
 
-    def belong(self, cluster_name: str, *, open_cluster: bool, known: tuple[str, ...] = ()) -> None:
-        """The node is of this cluster now; ``known``: peers that have been in it."""
+    def belong(
+        self,
+        cluster_name: str,
+        *,
+        open_cluster: bool,
+        known: tuple[PeerId, ...] = (),
+        named: tuple[Named, ...] = (),
+    ) -> None:
+        """The node is of this cluster now; ``known``: peers that have been in it, ``named``: what they are called."""
         self._cluster_name, self._open_cluster, self._known = cluster_name, open_cluster, known
+        self._named = {each.peer: each for each in named}
 
     def observe(self) -> Cluster:
         return observe(self._overlay.view)
@@ -77,11 +88,17 @@ class Control:
     def snapshot(self) -> ClusterSnapshot:
         snapshot = describe(self._overlay.view, cluster_name=self._cluster_name, open_cluster=self._open_cluster)
         here = {member.peer for member in snapshot.members}
+        away = tuple(peer for peer in self._known if peer not in here)
         return evolve(
             snapshot,
             warnings=(*snapshot.warnings, *self._notices()),
-            away=tuple(peer for peer in self._known if peer not in here),
+            away=away,
+            away_members=tuple(self._away(peer) for peer in away),
         )
+
+    def _away(self, peer: PeerId) -> AwayView:
+        named = self._named.get(peer)
+        return AwayView(peer, named.name, named.machine) if named else AwayView(peer, name=peer[-8:])
 
     async def snapshots(self) -> AsyncIterator[ClusterSnapshot]:
         """The present one, then one after each change that shows in it."""

@@ -86,6 +86,16 @@ class AskingView:
 
 
 @frozen
+class AwayView:
+    """One that has been a member and is not here now."""
+
+    peer: str
+    name: str
+    machine: str = ""
+    """Empty if it never said one here."""
+
+
+@frozen
 class ClusterSnapshot:
     cluster: str
     """The cluster's name."""
@@ -102,3 +112,5 @@ class ClusterSnapshot:
     asking: AskingView | None = None
     away: tuple[str, ...] = ()
     """Peer ids of those that have been members, are not here now, and may come back without asking."""
+    away_members: tuple[AwayView, ...] = ()
+    """The same, with what they called themselves when they were last here."""

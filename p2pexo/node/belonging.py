@@ -53,8 +53,8 @@ class Belonging:
             log.error("who belongs to the cluster can't be kept in the home", home=str(self._home), error=str(error))
 
     def _merged(self, kept: Charter) -> Charter:
-        known, removed = self._charter.known, self._charter.removed
-        return evolve(kept, fresh=kept.fresh and not known, known=known, removed=removed)
+        known, removed, named = self._charter.known, self._charter.removed, self._charter.named
+        return evolve(kept, fresh=kept.fresh and not known, known=known, removed=removed, named=named)
 
 
 def choose_belonging(settings: NodeSettings, ticket: Ticket | None) -> Belonging:

@@ -225,7 +225,9 @@ class Node:
     def _belong(self) -> None:
         """Tell those who show it what this node belongs to now."""
         charter = self._belonging.charter
-        self._control.belong(charter.cluster.name, open_cluster=charter.cluster.open, known=charter.known)
+        self._control.belong(
+            charter.cluster.name, open_cluster=charter.cluster.open, known=charter.known, named=charter.named
+        )
         self._notices.shut_out = REMOVED if self._overlay.me in charter.removed else ""
 
     def _shut_out(self, why: str) -> None:

@@ -5,7 +5,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from networking.charter import MAX_PEERS, Charter, TooManyPeersError, joined, load_charter, save_charter
+from networking.charter import MAX_PEERS, Charter, Named, TooManyPeersError, joined, load_charter, save_charter
 from networking.pairing_messages import decode, encode
 from networking.ticket import Cluster, TicketError
 from networking.transport import PeerId
@@ -51,6 +51,16 @@ def test_whoever_met_others_is_fresh_no_more() -> None:
 def test_who_was_removed_is_known_no_more_and_never_met_again() -> None:
     charter = DESK.met([ANNA, BEN]).without([ANNA])
     assert (charter.admits(ANNA), charter.admits(BEN), charter.met([ANNA])) == (False, True, charter)
+
+
+def test_members_are_remembered_by_name_until_they_are_removed(tmp_path: Path) -> None:
+    names = [Named(ANNA, "attic", "Apple M1"), Named(CLEO, "a stranger")]
+    charter = DESK.met([ANNA, BEN]).introduced(names)
+    save_charter(tmp_path, charter)
+    assert load_charter(tmp_path) == charter == charter.introduced(names)
+    assert charter.names == {ANNA: "attic", BEN: "ben"}
+    assert charter.introduced([Named(ANNA, "cellar")]).names[ANNA] == "cellar"
+    assert charter.without([ANNA]).named == ()
 
 
 def test_a_changed_secret_remembers_the_old_one_by_its_fingerprint() -> None:

@@ -75,6 +75,7 @@ def test_the_time_limit_ends_the_waiting(make):
 def test_a_placement_is_found_by_its_id_or_its_model(make):
     snapshot = make.snapshot(3, make.placement())
     assert find_placement_id(snapshot, "p1") == find_placement_id(snapshot, "owner/model") == "p1"
+    assert find_placement_id(snapshot, "model") == find_placement_id(snapshot, "Owner/MODEL") == "p1"
 
 
 def test_a_model_that_failed_before_does_not_make_its_name_ambiguous(make):

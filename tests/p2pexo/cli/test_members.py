@@ -11,7 +11,7 @@ from attrs import define, field
 from p2pexo.cli import approve, client, members
 from p2pexo.cli.errors import CommandError
 from p2pexo.cli.tables import cluster_tables, open_console
-from p2pexo.client import Asking, Newcomer
+from p2pexo.client import Asking, Away, Newcomer
 from p2pexo.generation.codec import encode
 
 ANNA = Newcomer("12D3KooWanna00000001", "anna", "Apple M3, 16 GB", "042 917", "192.168.1.7", "node-1")
@@ -115,6 +115,17 @@ def test_a_member_is_removed_also_one_that_is_away(
     members.remove(name, yes=True)
     assert desk.seen == [("DELETE", f"/v1/members/{peer}", None)]
     assert "node-2 has not heard of it yet" in capsys.readouterr().out
+
+
+def test_one_that_is_away_goes_by_the_name_it_had(desk: Desk, make, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = Away("12D3KooWlost00000003", "attic", "Apple M1, 8 GB")
+    desk.snapshot = make.snapshot(1, away=(lost.peer,), away_members=(lost,))
+    members.members()
+    shown = capsys.readouterr().out
+    assert "attic" in shown
+    assert "Apple M1" in shown
+    members.remove("attic", yes=True)
+    assert desk.seen == [("DELETE", f"/v1/members/{lost.peer}", None)]
 
 
 def test_nobody_is_removed_without_a_yes(desk: Desk, answer) -> None:

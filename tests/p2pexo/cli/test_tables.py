@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from p2pexo.cli import status
 from p2pexo.cli.models import models_table
 from p2pexo.cli.tables import cluster_tables
-from p2pexo.client import Client, Model
+from p2pexo.client import Away, Client, Model
 
 
 def rendered(renderable: RenderableType) -> str:
@@ -31,6 +31,11 @@ def test_status_shows_members_leader_and_rings(make):
     ]
     assert "127.0.0.1:40001" in shown
     assert "tls 127.0.0.1:40002" in shown
+
+
+def test_status_names_those_who_are_away(make):
+    shown = rendered(cluster_tables(make.snapshot(1, away=("peer-9",), away_members=(Away("peer-9", "attic"),))))
+    assert "Away: attic" in shown
 
 
 def test_a_stage_that_loads_shows_how_far_it_is(make):

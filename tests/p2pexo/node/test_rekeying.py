@@ -8,7 +8,7 @@ import pytest
 import trio
 from attrs import define, evolve, field
 
-from networking.charter import Charter
+from networking.charter import Charter, Named, load_charter
 from networking.overlay import MemoryState, Overlay, OverlaySettings, RequestRefusedError
 from networking.pairing import Party
 from networking.pairing_desk import NotWaitingError, TurnedAwayError, WrongCodeError
@@ -19,7 +19,7 @@ from networking.simulation import join_payloads, sign_as, simulate, verify
 from networking.ticket import Cluster
 from networking.transport import Address, PeerId
 from p2pexo.cluster.describe import describe
-from p2pexo.cluster.facts import CHARTER_KEY, Asking, CharterFact
+from p2pexo.cluster.facts import CHARTER_KEY, NODE_KEY, Asking, CharterFact, NodeFacts
 from p2pexo.cluster.snapshot import ClusterSnapshot
 from p2pexo.generation.codec import encode
 from p2pexo.node import rekeying
@@ -167,6 +167,19 @@ def test_who_has_not_heard_of_a_removal_is_named(play) -> None:
 
         b.rekeying._fetch = fetch_nothing
         assert await a.rekeying.remove(c.peer) == (b.peer,)
+
+    play(story)
+
+
+def test_the_names_of_members_are_kept_in_the_home(play) -> None:
+    async def story(desk: Desk) -> None:
+        a, b = await desk.add("a", "b")
+        node = NodeFacts("attic", "Apple M1, 8 GB", "1", "cpu", 0, 0, 0, "", ())
+        b.overlay.set_fact(NODE_KEY, encode(node))
+        await desk.until(lambda: a.charter.names == {b.peer: "attic"})
+        kept = load_charter(desk.folder / "a")
+        assert kept is not None
+        assert kept.named == (Named(b.peer, "attic", "Apple M1, 8 GB"),)
 
     play(story)
 
