@@ -8,6 +8,7 @@ connects wins, and next time those that didn't answer come last.
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
+from ipaddress import ip_address
 from random import Random
 
 import trio
@@ -176,6 +177,8 @@ class Dialler:
                 if pursuit.found == self._transport.me:
                     # Either an address of our own, or a clone; the overlay tells which, and a clone is worth another look.
                     await trio.sleep(settings.look_again_s)
+                    while pursuit.address is not None and self._is_own(pursuit.address):  # noqa: ASYNC110 no event tells
+                        await trio.sleep(settings.look_again_s)  # until the network gives this machine another one
                     pursuit.found = None
 
     def _is_wanted(self, pursuit: _Pursuit) -> bool:
@@ -228,10 +231,21 @@ class Dialler:
             pursuit.failures[address] = pursuit.failures.get(address, 0) + 1
             given_up.set()
         else:
-            logger.info("connected to %s at %s", connection.peer, address)
+            if connection.peer == self._transport.me:
+                logger.debug("this node's own peer id answered at %s", address)
+            else:
+                logger.info("connected to %s at %s", connection.peer, address)
             race.won, pursuit.address = race.won or connection, address
             pursuit.failures[address] = 0
             race_over.cancel()
+
+    def _is_own(self, address: Address) -> bool:
+        """Whether this node listens there. A name never counts: it may lead elsewhere next time."""
+        own = [parse(each) for each in self._transport.addresses]
+        there = parse(address)
+        if there.kind in ("ip4", "ip6") and ip_address(there.host).is_loopback:
+            return any(each.port == there.port for each in own)
+        return there in own
 
     def _failed(self, pursuit: _Pursuit, problems: list[DialError]) -> None:
         now = trio.current_time()

@@ -236,3 +236,28 @@ def test_beside_a_silent_connection_only_other_hosts_are_dialled():
             assert OLD in network.dialled
 
     run(main)
+
+
+def dialled_in_ten_minutes(given, own):
+    network = Network(dial_s=0.1)
+    network.alive[given] = ME
+    network.addresses = own
+
+    async def test():
+        async with dialling(network) as (dialler, _):
+            dialler.give(given, None)
+            network.connected.discard(ME)
+            await trio.sleep(600)
+
+    run(test)
+    return len(network.dialled)
+
+
+def test_an_address_of_our_own_is_dialled_once():
+    assert dialled_in_ten_minutes(OLD, (OLD, NEW)) == 1
+    assert dialled_in_ten_minutes(Address("/ip4/127.0.0.1/tcp/1"), (OLD,)) == 1
+
+
+def test_where_a_copy_of_us_answers_or_a_name_leads_is_looked_at_again():
+    assert dialled_in_ten_minutes(OLD, (NEW,)) > 5
+    assert dialled_in_ten_minutes(Address("/dns/desk/tcp/1"), (OLD,)) > 5
