@@ -69,7 +69,17 @@ def members_by_id(snapshot: ClusterState) -> RenderableType:
             "leader" if member.is_leader else "member",
             member.machine,
             member.version,
-            member.address or next(iter(member.addresses), ""),
+            listens_at(member),
             member.peer,
         )
     return Group(table, *newcomer_lines(snapshot))
+
+
+def listens_at(member: Member) -> str:
+    """Of the addresses that it announces the one whose host the connection leads to, else the first.
+
+    The connection's own port leads nowhere where the member has dialled.
+    """
+    host, _, _ = member.address.partition("/tcp/")
+    used = (each for each in member.addresses if host and each.startswith(f"{host}/tcp/"))
+    return next(used, next(iter(member.addresses), host))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from p2pexo.cli import approve, client, members
 from p2pexo.cli.errors import CommandError
@@ -147,3 +147,24 @@ def test_members_are_listed_with_those_away_and_those_who_wait(desk: Desk, capsy
 def test_the_status_shows_where_this_node_waits(make, capsys: pytest.CaptureFixture[str]) -> None:
     open_console().print(cluster_tables(make.snapshot(1, asking=Asking("attic", "123 456"))))
     assert "waits to be let into attic; code 123 456" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("address", "announced", "shown"),
+    [
+        (
+            "/ip4/10.0.0.7/tcp/51044",
+            ("/ip4/192.168.1.7/tcp/52416", "/ip4/10.0.0.7/tcp/52416"),
+            "/ip4/10.0.0.7/tcp/52416",
+        ),
+        ("/ip4/10.0.0.77/tcp/51044", ("/ip4/10.0.0.7/tcp/52416",), "/ip4/10.0.0.7/tcp/52416"),
+        ("", ("/ip4/10.0.0.7/tcp/52416", "/ip4/10.0.0.8/tcp/52416"), "/ip4/10.0.0.7/tcp/52416"),
+        ("/ip4/10.0.0.7/tcp/51044", (), "/ip4/10.0.0.7"),
+        ("", (), ""),
+    ],
+)
+def test_a_member_is_shown_where_it_listens_not_where_it_dialled_from(
+    make, address: str, announced: tuple[str, ...], shown: str
+) -> None:
+    member = evolve(make.member(1), address=address, addresses=announced)
+    assert members.listens_at(member) == shown
