@@ -94,7 +94,9 @@ class RealNode:
         return decode(response.content, ClusterSnapshot)
 
     def placement(self, model: str = EMBEDDED_MODEL) -> PlacementView | None:
-        return next((each for each in self.snapshot().placements if each.model == model), None)
+        """The one that runs or comes up; else the one that failed, if it is still told of."""
+        found = [each for each in self.snapshot().placements if each.model == model]
+        return next(iter(sorted(found, key=lambda each: each.state == "failed")), None)
 
     def children(self) -> list[psutil.Process]:
         with suppress(psutil.NoSuchProcess):
@@ -176,7 +178,7 @@ class RealCluster:
         httpx.delete(f"{node.url}/v1/placements/{placement.id}", timeout=30).raise_for_status()
         wait_for(
             f"{model} is gone from every view and its processes too",
-            lambda: all(node.placement(model) is None for node in self.alive),
+            lambda: all((view := node.placement(model)) is None or view.state == "failed" for node in self.alive),
         )
 
     def node_of(self, peer: str) -> RealNode:
