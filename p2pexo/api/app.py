@@ -24,6 +24,7 @@ from p2pexo.api.picture_fetching import Pictures
 from p2pexo.api.request_ids import add_request_ids, request_id
 from p2pexo.api.responses_memory import MemoryResponses
 from p2pexo.api.responses_routes import add_responses_routes
+from p2pexo.api.unread_bodies import add_draining
 from p2pexo.generation.errors import GenerationError
 
 log = structlog.get_logger(__name__)
@@ -47,6 +48,7 @@ def create_app(
     app.asgi_app = forgive_paths(app.asgi_app)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     _add_guard(app, rules or AccessRules())
     add_request_ids(app)
+    add_draining(app)
     _add_errors(app)
     metrics, pictures = Metrics(), pictures or Pictures()
     add_chat_routes(app, metrics.watch(generator, "chat"), cluster, pictures)

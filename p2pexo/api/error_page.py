@@ -21,6 +21,7 @@ MEANINGS = {
 """By kind of GenerationError."""
 
 REFUSALS = {
+    "no valid HTTP/1.1 request, or none with a `Host`": fault_of_status(400),
     "the API key is missing or wrong": WRONG_KEY,
     "a foreign `Host` or `Origin`": fault_of_status(403),
     "no such route": fault_of_status(404),
@@ -29,6 +30,8 @@ REFUSALS = {
     "the body took too long to come": fault_of_status(408),
     "the body is larger than 64 MiB, packed or unpacked": TOO_LARGE,
     "the body is packed with something else than gzip": fault_of_status(415),
+    "the header is larger than 16 KiB": fault_of_status(431),
+    "a route of Ollama's that is not offered, such as pull and embed": fault_of_status(501),
 }
 """What the HTTP floor refuses by itself, before the request means anything."""
 
@@ -66,7 +69,8 @@ second; headers are held that long. Later the status is 200 already, and the fai
 | Claude | `event: error` with the body above |
 | Ollama | a line `{"error": "the message"}`; no `"done": true` |
 
-Text that was sent before stays. `type` and `code` are the same as before the stream. An answer that ends without its `finish_reason`,
+Text that was sent before stays. `type` and `code` are the same as before the stream, but for `response.failed`: OpenAI's SDKs know few codes
+there, and it says `server_error`. An answer that ends without its `finish_reason`,
 `response.completed`, `message_stop` or `"done": true` is not complete.
 """
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import trio
 
-from p2pexo.api import repairs, server
+from p2pexo.api import repairs, server, unread_bodies
 from p2pexo.api.server import ListenError, serve
 from p2pexo.generation.events import Delta, Event
 from p2pexo.generation.request import Request
@@ -74,6 +74,37 @@ def test_a_connection_is_kept_and_used_again(node: Any) -> None:
         ports = {answer.extensions["network_stream"].get_extra_info("client_addr") for answer in answers}
     assert len(ports) == 1
     assert all(answer.status_code == 200 for answer in answers)
+
+
+REFUSED = {
+    "no such route": ("POST", "/v1/nope"),
+    "not offered": ("POST", "/api/embed"),
+    "wrong method": ("PUT", "/v1/chat/completions"),
+    "foreign page": ("POST", "/v1/chat/completions", "origin: https://evil.example"),
+}
+BODY_BYTES = 300_000
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_a_refused_body_leaves_its_connection_fit_for_the_next_request(node: Any, refused: str) -> None:
+    method, path, *headers = REFUSED[refused]
+    with connect(node) as connection:
+        for _ in range(3):
+            connection.sendall(http_request(method, path, b"x" * 1000, f"content-length: {BODY_BYTES}", *headers))
+            connection.sendall(b"x" * (BODY_BYTES - 1000))
+            head = read_until(connection, b"}").lower()
+            assert head.startswith((b"http/1.1 4", b"http/1.1 501"))
+            assert b"connection: close" not in head
+            connection.sendall(http_request("GET", "/health"))
+            assert read_until(connection, b"}").startswith(b"HTTP/1.1 200")
+
+
+def test_a_refused_body_that_does_not_come_is_not_waited_for(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread_bodies, "DRAIN_S", 0.05)
+    with connect(node) as connection:
+        connection.sendall(http_request("POST", "/v1/nope", b"x", f"content-length: {BODY_BYTES}"))
+        answer = read_to_end(connection).lower()
+    assert answer.startswith(b"http/1.1 404") and b"connection: close" in answer
 
 
 def test_a_connection_that_the_client_has_left_is_closed_although_its_idle_time_is_not_over(node: Any) -> None:
