@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 RUN := .venv/bin/
 
-.PHONY: demo test lint types unit simulate bench install lock clean
+.PHONY: demo test lint types unit long simulate bench install lock clean
 
 demo: install
 	@$(RUN)p2pexo demo $(ARGS)
@@ -26,6 +26,10 @@ unit: install
 # Simulated clusters in virtual time, one per seed, on all cores. A single seed is replayed and its story told.
 simulate: install
 	@$(RUN)python -m networking.simulate $(or $(SEEDS),0-999)
+
+# What `make test` has no time for.
+long: install
+	$(RUN)pytest -m long $(ARGS)
 
 bench: install
 	@test -n "$(NAME)" || { echo "say which: make bench NAME=hops" >&2; exit 2; }

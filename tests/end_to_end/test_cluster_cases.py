@@ -38,6 +38,7 @@ def leader_and_follower(cluster: RealCluster) -> tuple[RealNode, RealNode]:
     return leader, next(node for node in cluster.nodes if node is not leader)
 
 
+@pytest.mark.long
 def test_e7_large_requests_are_answered_or_refused_and_cost_no_node(tmp_path: Path) -> None:
     with scripted_ring(tmp_path, 2, Script()) as cluster:
         term = cluster[0].snapshot().term
@@ -56,6 +57,7 @@ def followed_to_its_end(cluster: RealCluster, id: str) -> PlacementView | None:
     return found if found is not None and found.state in ("ready", "failed") else None
 
 
+@pytest.mark.long
 def test_e11_what_was_accepted_becomes_ready_or_says_why_not(tmp_path: Path) -> None:
     with scripted_nodes(tmp_path, 2, Script()) as cluster:
         two: dict[str, object] = {"model": MODEL, "min_stages": 2}

@@ -20,13 +20,24 @@ def test_an_answer_in_each_dialect_outlives_a_killed_stage(stage: Stage, dialect
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["node", "leaving node", "leader", "silent node", "silent stage", "two stages"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "node",
+        "leaving node",
+        "leader",
+        pytest.param("silent node", marks=pytest.mark.long),
+        "silent stage",
+        pytest.param("two stages", marks=pytest.mark.long),
+    ],
+)
 def test_an_answer_outlives(stage: Stage, kind: str) -> None:
     outcome = stage.perform(Fault(kind, token=30, pick=1), Question("chat", stream=True, max_tokens=TOKENS))
     assert outcome.text == outcome.expected, outcome.error
     assert outcome.is_equal
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", draw_faults(SEED, 2, ("stage", "node"), TOKENS), ids=lambda fault: fault.kind)
 def test_an_answer_outlives_what_a_seed_draws(stage: Stage, fault: Fault) -> None:
