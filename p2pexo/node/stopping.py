@@ -13,13 +13,14 @@ EXIT_AT_ONCE = 130
 
 async def wait_for_signal(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     """Returns at the first SIGINT, SIGTERM or SIGHUP. A second one, while the node ends in good order, ends it at once."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for each in ends:  # what the receiver gives back when it closes, so that no moment between is without a handler
+        signal.signal(each, lambda number, frame: os._exit(EXIT_AT_ONCE))
+    with trio.open_signal_receiver(*ends) as signals:
         task_status.started()
         async for number in signals:
             log.info("stopping", signal=signal.Signals(number).name)
             break
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, lambda number, frame: os._exit(EXIT_AT_ONCE))
 
 
 async def wait_for_end_of_input(descriptor: int = 0) -> None:

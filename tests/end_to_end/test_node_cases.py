@@ -158,13 +158,14 @@ class TestZ1Ends:
         assert place(node, MODEL).status_code < 300
         wait_for("the model is ready", lambda: (found := node.placement(MODEL)) and found.state == "ready")
         children = [child.pid for child in node.children()]
-        os.kill(children[0], signal.SIGSTOP)  # a stage that doesn't end keeps the node busy ending in good order
+        stage = node.stage_processes()[0]
+        stage.send_signal(signal.SIGSTOP)  # one that doesn't end keeps the node busy ending in good order
         node.send(signal.SIGINT)
         wait_for("the node is ending", lambda: "stopping" in node.log, 10)
         node.send(signal.SIGINT)
         assert node.running.wait(10) == 130
-        with suppress(ProcessLookupError):
-            os.kill(children[0], signal.SIGCONT)
+        with suppress(psutil.NoSuchProcess):
+            stage.resume()
         wait_for("its children are gone", lambda: all(map(is_gone, children)), 5)
 
     @pytest.mark.parametrize("while_loading", [False, True])

@@ -130,6 +130,7 @@ def as_method(function):
     ],
     ids=lambda value: value if isinstance(value, str) else value[1],
 )
+@pytest.mark.long
 @pytest.mark.timeout(600)  # Some are caught by one run in ten, and each run is much work.
 def test_an_overlay_that_breaks_a_promise_is_caught(invariant, broken, monkeypatch):
     owner, name, replacement = broken
