@@ -69,8 +69,8 @@ second; headers are held that long. Later the status is 200 already, and the fai
 | Claude | `event: error` with the body above |
 | Ollama | a line `{"error": "the message"}`; no `"done": true` |
 
-Text that was sent before stays. `type` and `code` are the same as before the stream, but for `response.failed`: OpenAI's SDKs know few codes
-there, and it says `server_error`. An answer that ends without its `finish_reason`,
+Text that was sent before stays. `type` and `code` are the same as before the stream, but for `response.failed`: where the
+code is a number, it says `server_error`. An answer that ends without its `finish_reason`,
 `response.completed`, `message_stop` or `"done": true` is not complete.
 """
 
