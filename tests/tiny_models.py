@@ -14,7 +14,7 @@ from p2pexo.engine.families import build
 
 Weights = dict[str, mx.array]
 
-_BASE: dict[str, Any] = {
+BASE: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 96,
     "num_hidden_layers": 4,
@@ -149,15 +149,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "seed_oss": {"attention_bias": True},
     "llama4": {"num_hidden_layers": 5, "text_config": _LLAMA4 | {"num_hidden_layers": 5}},
 }
-"""By model type: what is not as in ``_BASE``."""
+"""By model type: what is not as in ``BASE``."""
 
 
 def tiny_config(model_type: str, **changes: Any) -> dict[str, Any]:
-    config = _BASE | CONFIGS[model_type] | {"model_type": model_type} | changes
+    config = BASE | CONFIGS[model_type] | {"model_type": model_type} | changes
     if "text_config" not in config:
         return config
-    inner = _BASE | {"model_type": model_type} | cast(dict[str, Any], config["text_config"]) | changes
-    return {"model_type": model_type, "text_config": inner, "vocab_size": _BASE["vocab_size"]}
+    inner = BASE | {"model_type": model_type} | cast(dict[str, Any], config["text_config"]) | changes
+    return {"model_type": model_type, "text_config": inner, "vocab_size": BASE["vocab_size"]}
 
 
 def write_tiny(directory: Path, model_type: str, **changes: Any) -> Path:

@@ -218,8 +218,13 @@ def real_cluster(
         cluster.wait_until_together()
         yield cluster
     finally:
-        for node in nodes:
-            if node.process is not None and node.process.poll() is None:
-                node.process.terminate()
-        for node in nodes:
-            node.end()
+        end_all(nodes)
+
+
+def end_all(nodes: Sequence[RealNode]) -> None:
+    """All are told before any is waited for."""
+    for node in nodes:
+        if node.process is not None and node.process.poll() is None:
+            node.process.terminate()
+    for node in nodes:
+        node.end()

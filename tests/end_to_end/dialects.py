@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 from attrs import frozen
+from errors_page import ROWS
 
 DIALECTS = ("chat", "responses", "claude", "ollama")
 
@@ -16,31 +16,6 @@ PATHS = {
     "claude": "/v1/messages",
     "ollama": "/api/chat",
 }
-PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
-
-
-@frozen
-class Row:
-    """What the page of errors says of one kind of error."""
-
-    status: int
-    claude_status: int
-    openai_type: str
-    openai_code: str | None
-    claude_type: str
-
-
-def _read_rows() -> Iterator[tuple[str, Row]]:
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
-        if len(cells) == 7 and cells[2][:3].isdigit():
-            _, kind, statuses, openai_type, code, claude_type, _ = cells
-            status, _, claude_status = statuses.partition("; Claude: ")
-            told = None if code == "–" else code
-            yield kind, Row(int(status), int(claude_status or status), openai_type, told, claude_type)
-
-
-ROWS = dict(_read_rows())
 
 
 def body(dialect: str, model: str, prompt: str, stream: bool, **more: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from attrs import define
-from end_to_end.cluster import RealCluster, RealNode, wait_for
+from end_to_end.cluster import RealCluster, RealNode, end_all, wait_for
 
 from networking.identity import Identity
 from p2pexo.cli.fleet import free_ports
@@ -103,11 +103,7 @@ def fresh_nodes(folder: Path, count: int) -> Generator[list[FreshNode]]:
     try:
         yield nodes
     finally:
-        for node in nodes:
-            if node.process is not None and node.process.poll() is None:
-                node.process.terminate()
-        for node in nodes:
-            node.end()
+        end_all(nodes)
 
 
 def start(nodes: Sequence[FreshNode]) -> None:

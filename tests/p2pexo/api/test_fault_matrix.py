@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from attrs import frozen
+from errors_page import ROWS
 
 from p2pexo.generation.errors import (
     ContextLengthError,
@@ -22,7 +21,6 @@ from p2pexo.generation.errors import (
 from p2pexo.generation.events import Delta, Event, Failed, Started
 from p2pexo.generation.request import Request
 
-PAGE = Path(__file__).parents[3] / "docs" / "errors.md"
 MODEL = "tests/Parrot-135M"
 CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
 
@@ -47,32 +45,6 @@ FAILURES: list[tuple[GenerationError, int]] = [
     (RingBrokenError("stage 1 is gone"), 3),
 ]
 """What fails, and after how many tokens."""
-
-
-@frozen
-class Row:
-    """What the page says of one kind."""
-
-    status: int
-    claude_status: int
-    openai_type: str
-    openai_code: str | None
-    claude_type: str
-
-
-def rows() -> dict[str, Row]:
-    read: dict[str, Row] = {}
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
-        if len(cells) == 7 and cells[2][:3].isdigit():
-            _, kind, statuses, openai_type, code, claude_type, _ = cells
-            status, _, claudes = statuses.partition("; Claude: ")
-            told = None if code == "–" else code
-            read[kind] = Row(int(status), int(claudes or status), openai_type, told, claude_type)
-    return read
-
-
-ROWS = rows()
 
 
 def failing(error: GenerationError, tokens: int) -> Any:

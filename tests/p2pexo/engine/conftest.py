@@ -10,26 +10,13 @@ from typing import Any, cast
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
+from tiny_models import BASE
 
 from p2pexo.engine.mlx_models import model_module
 from p2pexo.models.catalogue import EMBEDDED
 from p2pexo.models.store import Store
 
-TINY: dict[str, Any] = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "vocab_size": 320,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "max_position_embeddings": 128,
-    "tie_word_embeddings": True,
-    "eos_token_id": 2,
-}
+TINY: dict[str, Any] = BASE | {"model_type": "llama", "tie_word_embeddings": True, "eos_token_id": 2}
 
 MakeModel = Callable[..., Path]
 
