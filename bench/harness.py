@@ -64,9 +64,14 @@ class Answered:
         return self.decode_s / (len(self.tokens) - 1)
 
 
+def keep_quiet() -> None:
+    """Log nothing less than a warning: what is printed are figures, and writing lines would be counted."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
+
+
 def set_up() -> Workshop:
     """Import the embedded model and choose the BLAS as a node would. Quiet about anything less than a warning."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
+    keep_quiet()
     cache = private_directory(Path(tempfile.gettempdir()) / f"p2pexo-bench-{os.getuid()}")
     directory = Store(cache).fetch(MODEL)
     blas = prepare_blas("auto", cache)

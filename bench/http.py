@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import trio
 from attrs import frozen
-from harness import print_figures
+from harness import keep_quiet, print_figures
 from hypercorn.config import Config
 from hypercorn.trio import serve as serve_bare
 from quart import Response
@@ -148,6 +148,7 @@ def port_of(address: str) -> int:
 
 
 async def main(rounds: int) -> None:
+    keep_quiet()
     print(f"{STREAMS} streams of {TOKENS} tokens at a time, one every {PACE_S * 1e3:.0f} ms, {rounds} rounds")
     ratio, ours_s, bare_s = await compare(rounds, PACE_S)
     print("the same as fast as it goes: tokens that are ready together share a write")
