@@ -11,10 +11,7 @@ from attrs import frozen
 from networking.ticket import Cluster, TicketError
 
 MAGIC = b"overlay1"
-"""The number is the version of these words."""
-
-MAX_WORDS = 255
-"""Bytes after the magic: one byte counts them."""
+"""The number is the version of these words. One byte after it counts those that follow."""
 
 
 class NoPeerError(Exception):
