@@ -11,7 +11,7 @@ import orjson
 
 from p2pexo.api.fields import Fields, as_object
 from p2pexo.api.pictures import Sight, check_media_type, read_base64, read_picture
-from p2pexo.generation.content import Content, joined
+from p2pexo.generation.content import PARAGRAPH, Content, joined, paragraphs
 from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Message, PicturePart, Role, ToolCall
 from p2pexo.generation.text import Prompt
@@ -19,8 +19,6 @@ from p2pexo.generation.text import Prompt
 BILLING_HEADER = "x-anthropic-billing-header:"
 """Claude Code begins its system prompt with such a line, another one each time. Lines at the head of the system prompt
 that begin so are dropped, or no two prompts would begin alike."""
-
-PARAGRAPH = "\n\n"
 
 _USER_BLOCKS = ("text", "image", "tool_result")
 _RESULT_BLOCKS = ("text", "image")
@@ -75,7 +73,7 @@ def _user(turn: Fields, sees: bool) -> Iterator[Message]:
 
 def _assistant(turn: Fields, sees: bool) -> Message:
     blocks = _blocks(turn, "content", _ASSISTANT_BLOCKS, sees)
-    thoughts = _paragraphs(block.required_text("thinking") for block in blocks if _kind(block) == "thinking")
+    thoughts = paragraphs(block.required_text("thinking") for block in blocks if _kind(block) == "thinking")
     return Message(
         Role.ASSISTANT,
         _joined([block for block in blocks if _kind(block) == "text"]),
@@ -127,11 +125,7 @@ def _text(fields: Fields, name: str, sees: bool) -> str:
 
 
 def _joined(blocks: Sequence[Fields]) -> str:
-    return _paragraphs(block.required_text("text") for block in blocks)
-
-
-def _paragraphs(texts: Iterable[str | None]) -> str:
-    return PARAGRAPH.join(filter(None, texts))
+    return paragraphs(block.required_text("text") for block in blocks)
 
 
 def _blocks(fields: Fields, name: str, kinds: Sequence[str], sees: bool) -> tuple[Fields, ...]:

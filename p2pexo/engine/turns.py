@@ -5,20 +5,18 @@ texts, and their thoughts, put together as paragraphs with an empty line between
 answers a call of its own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from p2pexo.generation.content import Content, joined
+from p2pexo.generation.content import PARAGRAPH, Content, joined, paragraphs
 from p2pexo.generation.request import Message, Role
 from p2pexo.generation.text import Prompt
-
-PARAGRAPH = "\n\n"
 
 _SIDES = (Role.USER, Role.ASSISTANT)
 
 
 def in_turns(messages: Sequence[Message]) -> list[Message]:
     """Every text and every call of the messages, in order but for the system's."""
-    system = _paragraphs(message.content for message in messages if message.role is Role.SYSTEM)
+    system = paragraphs(message.content for message in messages if message.role is Role.SYSTEM)
     turns = [Message(Role.SYSTEM, system)] if system else []
     for message in messages:
         if turns and message.role is turns[-1].role and message.role in _SIDES:
@@ -29,7 +27,7 @@ def in_turns(messages: Sequence[Message]) -> list[Message]:
 
 
 def _both(first: Message, second: Message) -> Message:
-    thoughts = _paragraphs((first.reasoning, second.reasoning))
+    thoughts = paragraphs((first.reasoning, second.reasoning))
     content = joined((Content.of(first), Content.of(second)), PARAGRAPH)
     return Message(
         first.role,
@@ -38,7 +36,3 @@ def _both(first: Message, second: Message) -> Message:
         reasoning=Prompt(thoughts) if thoughts else None,
         pictures=content.pictures,
     )
-
-
-def _paragraphs(texts: Iterable[str | None]) -> str:
-    return PARAGRAPH.join(filter(None, texts))

@@ -7,6 +7,9 @@ from attrs import evolve, field, frozen
 from p2pexo.generation.request import Message, PicturePart
 from p2pexo.generation.text import Prompt
 
+PARAGRAPH = "\n\n"
+"""What is put between texts that are one turn's."""
+
 
 @frozen
 class Content:
@@ -34,6 +37,11 @@ def joined(contents: Iterable[Content], separator: str = "") -> Content:
         texts += pieces
         length = start + len(content.text)
     return Content("".join(texts), tuple(pictures))
+
+
+def paragraphs(texts: Iterable[str | None]) -> str:
+    """Those that say something, with an empty line between them."""
+    return PARAGRAPH.join(filter(None, texts))
 
 
 def parts(message: Message) -> Iterator[Prompt | PicturePart]:
