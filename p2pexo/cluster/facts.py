@@ -11,6 +11,7 @@ MODELS_KEY = "models"
 PAIRING_KEY = "pairing"
 CHARTER_KEY = "charter"
 STAYS_KEY = "stays"
+SPEEDS_KEY = "speeds"
 STAGE_KEY_PREFIX = "stage/"
 """Followed by ``<placement id>/<rank>``."""
 
@@ -43,6 +44,27 @@ class ModelsFact:
 
     held: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
+
+
+@frozen
+class LinkSpeed:
+    """From the node that tells of it to another one."""
+
+    peer: str
+    round_trip_s: float
+    bytes_per_s: float | None = None
+    """None until it has been measured."""
+
+
+@frozen
+class SpeedsFact:
+    """How fast a node computes and reaches the others, as it has measured it; None until it has."""
+
+    decode_bytes_per_s: float | None = None
+    """Bytes of weights, in the form in which it loads them, that it works through to compute one token."""
+    prefill_flops_per_s: float | None = None
+    """Floating point operations, two for each weight and token, in a long prompt."""
+    links: tuple[LinkSpeed, ...] = field(default=(), converter=tuple)
 
 
 @frozen
@@ -169,17 +191,20 @@ __all__ = [
     "MODELS_KEY",
     "NODE_KEY",
     "PAIRING_KEY",
+    "SPEEDS_KEY",
     "STAGE_KEY_PREFIX",
     "STAYS_KEY",
     "Asking",
     "CharterFact",
     "Deletion",
     "Epoch",
+    "LinkSpeed",
     "ModelsFact",
     "Newcomer",
     "NodeFacts",
     "PairingFact",
     "Placements",
+    "SpeedsFact",
     "StageFact",
     "StayFact",
     "StaysFact",
