@@ -29,7 +29,7 @@ class MembershipSettings:
     """Silence before others are asked. Raised, they may answer too late; lowered, they are asked for nothing."""
     suspect_after_s: float = 3.3
     """Silence that makes a suspect: above a heartbeat, a pause of 2 s and some delay. Lowered, pauses become suspicions."""
-    dead_after_s: float = 5.0
+    dead_after_s: float = 4.5
     """Silence that means death. Raised, a silent peer blocks longer; lowered, a busy one is given up."""
     closed_grace_s: float = 0.9
     """From a closed connection to death. Raised, crashes are noticed later; lowered, a short cut in the network is a death."""
