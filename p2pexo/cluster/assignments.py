@@ -52,9 +52,11 @@ class Ledger:
 
     def told(self, placements: Placements) -> "Ledger":
         ended = self.ended | {each.placement_id for each in placements.deletions}
-        newest = dict(self.newest)
+        withdrawn = {(each.placement_id, each.epoch) for each in placements.withdrawals}
+        newest = {id: epoch for id, epoch in self.newest.items() if (id, epoch) not in withdrawn}
         for each in placements.placements:
-            newest[each.id] = max(each.epoch, newest.get(each.id, each.epoch))
+            if each.id not in placements.undecided:
+                newest[each.id] = max(each.epoch, newest.get(each.id, each.epoch))
         return Ledger({id: epoch for id, epoch in newest.items() if id not in ended}, ended)
 
     def accepts(self, placement: Placement) -> bool:
@@ -72,11 +74,20 @@ class Difference:
 def difference(
     running: Mapping[AssignmentKey, Assignment], placements: Placements, ledger: Ledger, me: str
 ) -> Difference:
-    """What to do so that the placements that name this node are run. The absence of a placement means nothing."""
-    stop = [key for key in running if key[0] in ledger.ended]
+    """What to do so that the placements that name this node are run. The absence of a placement means nothing.
+
+    Of one that two leaders have formed rings of, all is left as it is until it is decided which one goes on.
+    """
+    stop = [
+        key
+        for key, each in running.items()
+        if key[0] in ledger.ended or (key[0] not in placements.undecided and placements.is_withdrawn(each.placement))
+    ]
     renew: list[Assignment] = []
     start: list[Assignment] = []
     for placement in filter(ledger.accepts, placements.placements):
+        if placement.id in placements.undecided:
+            continue
         wanted = {(placement.id, rank): Assignment(placement, rank) for rank in placement.ranks_of(me)}
         older = {key: each for key, each in running.items() if key[0] == placement.id and each.epoch < placement.epoch}
         kept = [key for key, each in older.items() if key in wanted and each.can_become(wanted[key])]

@@ -4,7 +4,7 @@ from networking.view import Member, View
 from p2pexo.cluster.facts import PAIRING_KEY, NodeFacts, PairingFact, StageFact
 from p2pexo.cluster.faults import link_troubles
 from p2pexo.cluster.observed import Cluster, observe, read
-from p2pexo.cluster.placements import known_placements
+from p2pexo.cluster.reconciling import known_placements
 from p2pexo.cluster.snapshot import (
     AskingView,
     ClusterSnapshot,

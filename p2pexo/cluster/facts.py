@@ -164,6 +164,14 @@ class Trouble:
 
 
 @frozen
+class Withdrawal:
+    """A ring that was formed where its placement was thought lost, but an older ring of it is still there and goes on."""
+
+    placement_id: str
+    epoch: Epoch
+
+
+@frozen
 class Placements:
     """The payload of the leader's claim: one atomic fact with it."""
 
@@ -171,6 +179,9 @@ class Placements:
     deletions: tuple[Deletion, ...] = field(default=(), converter=tuple)
     next_count: int = 1
     troubles: tuple[Trouble, ...] = field(default=(), converter=tuple)
+    rivals: tuple[Placement, ...] = field(default=(), converter=tuple)
+    """Older epochs of ``placements`` that another leader held, until it is decided which one goes on."""
+    withdrawals: tuple[Withdrawal, ...] = field(default=(), converter=tuple)
 
     def find(self, placement_id: str) -> Placement | None:
         return next((each for each in self.placements if each.id == placement_id), None)
@@ -180,6 +191,14 @@ class Placements:
 
     def trouble_of(self, placement_id: str) -> Trouble | None:
         return next((each for each in self.troubles if each.placement_id == placement_id), None)
+
+    def is_withdrawn(self, placement: Placement) -> bool:
+        return any((each.placement_id, each.epoch) == (placement.id, placement.epoch) for each in self.withdrawals)
+
+    @property
+    def undecided(self) -> frozenset[str]:
+        """Ids of placements that two leaders have formed rings of."""
+        return frozenset(each.id for each in self.rivals)
 
 
 def stage_key(placement_id: str, rank: int) -> str:
@@ -209,5 +228,6 @@ __all__ = [
     "StayFact",
     "StaysFact",
     "Trouble",
+    "Withdrawal",
     "stage_key",
 ]

@@ -18,7 +18,7 @@ from p2pexo.cluster.commands import ReleaseCommand, send_command
 from p2pexo.cluster.facts import STAYS_KEY, StayFact, StaysFact
 from p2pexo.cluster.idleness import Stay
 from p2pexo.cluster.observed import Cluster, observe
-from p2pexo.cluster.placements import known_placements
+from p2pexo.cluster.reconciling import known_placements
 from p2pexo.cluster.unloading import UNLOAD_PROTOCOL, UnloadQuestion, UnloadReply
 from p2pexo.generation.codec import DecodeError, decode, encode
 from p2pexo.generation.errors import GenerationError, RingBrokenError

@@ -6,7 +6,7 @@ from hashlib import sha256
 from attrs import evolve
 
 from p2pexo.cluster.facts import Deletion, Placements, Trouble
-from p2pexo.cluster.observed import Cluster, read_placements
+from p2pexo.cluster.observed import read_placements
 from p2pexo.generation.codec import encode
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 
@@ -24,36 +24,34 @@ FORGOTTEN = "a while ago"
 
 
 def merge_payloads(payloads: Sequence[bytes]) -> bytes:
-    """One payload out of those of several claims: the union by placement id. The highest epoch wins; a deletion beats all."""
+    """One payload out of those of several claims: the union by placement id. A deletion beats all, the highest epoch comes first;
+    which one goes on is decided where the rings are seen (``reconciling``)."""
     return encode(merge([read_placements(payload) for payload in payloads]))
 
 
 def merge(several: Sequence[Placements]) -> Placements:
     deletions = _latest(each for one in several for each in one.deletions)
-    deleted = {each.placement_id for each in deletions}
-    placements = _newest(each for one in several for each in one.placements)
+    ended = {each.placement_id for each in deletions}
+    withdrawals = {each for one in several for each in one.withdrawals if each.placement_id not in ended}
+    withdrawn = {(each.placement_id, each.epoch) for each in withdrawals}
+    held = [
+        each
+        for one in several
+        for each in (*one.placements, *one.rivals)
+        if each.id not in ended and (each.id, each.epoch) not in withdrawn
+    ]
+    placements = newest(held)
+    first = {each.id: each.epoch for each in placements}
+    rivals = {(each.id, each.epoch): each for each in held if each.epoch != first[each.id]}
     troubles = {each.placement_id: each for one in several for each in one.troubles}
     return Placements(
-        placements=[each for each in placements if each.id not in deleted],
+        placements=placements,
         deletions=deletions,
         next_count=max((one.next_count for one in several), default=1),
-        troubles=[each for each in troubles.values() if each.placement_id not in deleted],
+        troubles=[each for each in troubles.values() if each.placement_id not in ended],
+        rivals=[rivals[key] for key in sorted(rivals)],
+        withdrawals=sorted(withdrawals, key=lambda each: (each.placement_id, each.epoch)),
     )
-
-
-def adopt(placements: Placements, reported: Iterable[Placement]) -> Placements:
-    """Take in placements that workers report as running and the payload lacks, unless they were deleted."""
-    known = {each.id: each.epoch for each in placements.placements}
-    deleted = {each.placement_id for each in placements.deletions}
-    newer = [
-        each for each in reported if each.id not in deleted and (each.id not in known or known[each.id] < each.epoch)
-    ]
-    return evolve(placements, placements=_newest([*placements.placements, *newer])) if newer else placements
-
-
-def known_placements(cluster: Cluster) -> tuple[Placement, ...]:
-    """What the leader says is placed and what workers report: while nobody leads, rings are still there."""
-    return adopt(cluster.placements, (fact.placement for fact in cluster.stages.values())).placements
 
 
 def add(placements: Placements, placement: Placement) -> Placements:
@@ -97,6 +95,8 @@ def delete(placements: Placements, deletion: Deletion) -> Placements:
         placements=[each for each in placements.placements if each.id != deletion.placement_id],
         deletions=_latest([*others, deletion]),
         troubles=_without(placements.troubles, deletion.placement_id),
+        rivals=[each for each in placements.rivals if each.id != deletion.placement_id],
+        withdrawals=[each for each in placements.withdrawals if each.placement_id != deletion.placement_id],
     )
 
 
@@ -139,7 +139,7 @@ def _age(deletion: Deletion) -> tuple[float, str]:
     return deletion.deleted_at, deletion.placement_id
 
 
-def _newest(placements: Iterable[Placement]) -> list[Placement]:
+def newest(placements: Iterable[Placement]) -> list[Placement]:
     newest: dict[str, Placement] = {}
     for each in placements:
         if each.id not in newest or newest[each.id].epoch < each.epoch:

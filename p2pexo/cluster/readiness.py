@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from networking.overlay import Overlay
 from p2pexo.cluster.observed import observe
-from p2pexo.cluster.placements import known_placements
+from p2pexo.cluster.reconciling import known_placements
 
 
 async def keep_spare(overlay: Overlay, want: Callable[[bool], None]) -> None:

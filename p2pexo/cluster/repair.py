@@ -14,6 +14,7 @@ from p2pexo.cluster import placements as edit
 from p2pexo.cluster.facts import Deletion, Placements, Trouble
 from p2pexo.cluster.faults import BROKEN_LINK_STRIKES, Fault, find_fault, link_troubles
 from p2pexo.cluster.observed import Cluster
+from p2pexo.cluster.reconciling import reconcile
 from p2pexo.cluster.reforming import form_anew
 from p2pexo.generation.errors import GenerationError
 from p2pexo.ring.plan import Epoch, Placement
@@ -75,7 +76,7 @@ class Moment:
 
 def decide(cluster: Cluster, memory: Memory, at: Moment) -> Decision:
     """The placements that the leader should hold, given what its cluster shows. Changes nothing where nothing is wrong."""
-    placements = evolve(cluster.placements, placements=edit.known_placements(cluster))
+    placements = reconcile(cluster)
     placements, seen, wake_at = _forget_old_deletions(placements, memory.deletions_seen, at.now)
     trials: dict[str, Trial] = {}
     for placement in placements.placements:

@@ -8,7 +8,7 @@ from networking.overlay import Overlay, RequestRefusedError
 from networking.transport import PeerId, TransportError
 from p2pexo.cluster.commands import DeleteCommand, send_command
 from p2pexo.cluster.observed import Cluster, observe
-from p2pexo.cluster.placements import known_placements
+from p2pexo.cluster.reconciling import known_placements
 from p2pexo.generation.codec import DecodeError, decode, encode
 from p2pexo.generation.errors import ModelNotFoundError, UnavailableError
 from p2pexo.ring.plan import Placement

@@ -4,7 +4,8 @@ from attrs import frozen
 
 from p2pexo.cluster.describe import state_of
 from p2pexo.cluster.observed import Cluster
-from p2pexo.cluster.placements import known_placements, was_formed_anew
+from p2pexo.cluster.placements import was_formed_anew
+from p2pexo.cluster.reconciling import known_placements
 from p2pexo.ring.plan import Placement
 
 

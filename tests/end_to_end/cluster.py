@@ -63,14 +63,21 @@ class RealNode:
         assert self.process is not None, f"{self.name} was never started"
         return self.process
 
-    def start(self) -> None:
+    @property
+    def command(self) -> list[str]:
         command = [sys.executable, "-m", "p2pexo", "node", "--home", str(self.home), "--name", self.name]
-        command += ["--loopback", "--no-mdns", "--listen", f"127.0.0.1:{self.port}"]
-        command += ["--api-port", str(self.api_port), *self.arguments]
+        command += ["--no-mdns", "--api-port", str(self.api_port), *self.listening, *self.arguments]
+        return command
+
+    @property
+    def listening(self) -> list[str]:
+        return ["--loopback", "--listen", f"127.0.0.1:{self.port}"]
+
+    def start(self) -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("P2PEXO_")}
         with (self.home.parent / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command,
+                self.command,
                 env=inherited | self.environment | {"P2PEXO_EXIT_WITH_PARENT": "1"},
                 stdin=subprocess.PIPE,  # ends with this process, however that ends, and then so does the node
                 stdout=log,

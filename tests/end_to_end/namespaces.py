@@ -61,6 +61,47 @@ def two_machines(family: str) -> Generator[tuple[Machine, Machine]]:
             _ip("netns", "delete", machine.name)
 
 
+@frozen
+class Switch:
+    """What machines are plugged into: a namespace of its own, with a bridge."""
+
+    name: str
+    machines: tuple[Machine, ...]
+
+    def pull_plug(self, machine: Machine) -> None:
+        _ip("-netns", self.name, "link", "set", f"port{machine.number}", "down")
+
+    def put_plug(self, machine: Machine) -> None:
+        _ip("-netns", self.name, "link", "set", f"port{machine.number}", "up")
+
+
+@contextmanager
+def switched_machines(count: int) -> Generator[Switch]:
+    """All on network 1, whose cables can be pulled one by one."""
+    problem = _why_not()
+    if problem:
+        pytest.skip(f"network namespaces can't be made here: {problem}")
+    name = f"p2pexo-{os.getpid()}"
+    switch = Switch(f"{name}-0", tuple(Machine(f"{name}-{number}", number) for number in range(1, count + 1)))
+    made: list[str] = []
+    try:
+        for each in (switch.name, *(machine.name for machine in switch.machines)):
+            _ip("netns", "add", each)
+            made.append(each)
+            _ip("-netns", each, "link", "set", "lo", "up")
+        _ip("-netns", switch.name, "link", "add", "switch", "type", "bridge")
+        _ip("-netns", switch.name, "link", "set", "switch", "up")
+        for machine in switch.machines:
+            port = f"port{machine.number}"
+            machine.ip("link", "add", "net1", "type", "veth", "peer", "name", port, "netns", switch.name)
+            _ip("-netns", switch.name, "link", "set", port, "master", "switch", "up")
+            _add(machine, "net1", machine.host("ip4", 1))
+        yield switch
+    finally:
+        for each in made:
+            _ip("netns", "delete", each)
+
+
 def _add_addresses_that_mislead(machine: Machine, family: str) -> None:
     misleading = {
         "ip4": ("172.30.0.1", f"10.99.0.{machine.number}", f"169.254.7.{machine.number}"),

@@ -12,7 +12,7 @@ from p2pexo.cluster.assignments import (
     proven_first,
     sign_certificate,
 )
-from p2pexo.cluster.facts import Deletion, Placements
+from p2pexo.cluster.facts import Deletion, Placements, Withdrawal
 from p2pexo.ring.plan import Epoch
 from p2pexo.ring.stage import Endpoint, StagePhase, StageStatus
 
@@ -187,3 +187,17 @@ def test_hosts_that_the_overlay_reaches_come_first() -> None:
     endpoints = [Endpoint("192.168.1.2", 1), Endpoint("10.0.0.2", 1), Endpoint("fd00::2", 1)]
     proven = [Address("/ip6/fd00::2/tcp/5"), Address("/ip4/10.0.0.2/tcp/5")]
     assert [each.host for each in proven_first(endpoints, proven)] == ["fd00::2", "10.0.0.2", "192.168.1.2"]
+
+
+def test_what_two_leaders_have_formed_is_left_as_it_is_until_it_is_decided(scene) -> None:
+    older, newer = scene.placement("b"), scene.placement("b", "c", epoch=Epoch(2, 1, "c"))
+    assert compare([Assignment(older, 0)], Placements([newer], rivals=[older])) == Difference()
+    assert compare([Assignment(newer, 0)], Placements([newer], rivals=[older])) == Difference()
+
+
+def test_a_ring_that_was_withdrawn_ends_and_the_older_one_may_be_formed_here_afterwards(scene) -> None:
+    older, newer = scene.placement("b", "c"), scene.placement("b", epoch=Epoch(2, 1, "b"))
+    decided = Placements([older], withdrawals=[Withdrawal(newer.id, newer.epoch)])
+    ledger = Ledger().told(Placements([newer])).told(decided)
+    assert compare([Assignment(newer, 0)], decided, ledger) == Difference(stop=((newer.id, 0),))
+    assert [each.placement for each in compare([], decided, ledger).start] == [older]

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from networking.documents import MAX_VALUE_BYTES
 from p2pexo.cluster import placements as edit
-from p2pexo.cluster.facts import Deletion, Placements, Trouble
+from p2pexo.cluster.facts import Deletion, Placements, Trouble, Withdrawal
 from p2pexo.cluster.observed import read_placements
 from p2pexo.generation.codec import encode
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
@@ -41,11 +41,20 @@ def test_payloads_that_are_empty_or_unreadable_add_nothing() -> None:
     assert read_placements(edit.merge_payloads([])) == Placements()
 
 
-def test_a_reported_placement_is_adopted_unless_it_was_deleted() -> None:
-    held = Placements([placed("a", 1)], deletions=[Deletion("gone", "asked", 0.0)])
-    adopted = edit.adopt(held, [placed("gone", 5), placed("b", 1), placed("a", 2), placed("b", 2), placed("b", 1)])
-    assert set(adopted.placements) == {placed("a", 2), placed("b", 2)}
-    assert edit.adopt(held, [placed("a", 1)]) is held
+def test_a_merge_keeps_what_another_leader_formed_before_until_it_is_decided_which_one_goes_on() -> None:
+    result = merged(
+        Placements([placed("a", 1)]), Placements([placed("a", 2), placed("b", 1)]), Placements([placed("b", 1)])
+    )
+    assert result.rivals == (placed("a", 1),)
+    assert result.undecided == {"a"}
+
+
+def test_a_merge_brings_nothing_back_that_was_withdrawn_or_deleted() -> None:
+    withdrawn = Withdrawal("a", Epoch(2, 1, "leader"))
+    result = merged(Placements([placed("a", 1)], withdrawals=[withdrawn]), Placements([placed("a", 2)]))
+    assert (result.placements, result.rivals, result.withdrawals) == ((placed("a", 1),), (), (withdrawn,))
+    ended = merged(result, Placements([placed("a", 3)]), Placements(deletions=[Deletion("a", "asked", 1.0)]))
+    assert (ended.placements, ended.rivals, ended.withdrawals) == ((), (), ())
 
 
 def test_deleting_ends_the_trouble_too() -> None:
