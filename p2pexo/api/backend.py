@@ -42,6 +42,10 @@ class Cluster(Protocol):
         """End what requests placed of a model, once nobody uses it. Raises UnavailableError."""
         ...
 
+    async def leave(self, node: str) -> str:
+        """Have a member go, empty for this one, once others have what it runs; its peer id. Raises GenerationError."""
+        ...
+
     def snapshot(self) -> ClusterSnapshot: ...
 
     def snapshots(self) -> AsyncIterator[ClusterSnapshot]:

@@ -1,4 +1,4 @@
-"""The cluster over HTTP: its picture, once or live, and the commands that place and delete a model."""
+"""The cluster over HTTP: its picture, once or live, and the commands that place and delete a model, or send a machine away."""
 
 from collections.abc import AsyncGenerator
 
@@ -44,6 +44,18 @@ def add_cluster_routes(app: Quart, cluster: Cluster) -> None:
     async def delete(placement_id: str) -> Response:
         await cluster.delete(placement_id)
         return json_response(orjson.dumps({"id": placement_id, "deleted": True}))
+
+    @app.post("/v1/leave")
+    async def leave() -> Response:
+        peer = await cluster.leave(_node_named(await read_json(request)))
+        return json_response(orjson.dumps({"peer": peer, "leaving": True}), status=202)
+
+
+def _node_named(body: Fields) -> str:
+    for name in body.present():
+        if name != "node":
+            raise InvalidRequestError(f"{name}: not known here; who leaves is named by `node`", param=name)
+    return body.text("node", "")
 
 
 def _place_command(body: Fields) -> PlaceCommand:

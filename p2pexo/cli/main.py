@@ -63,6 +63,12 @@ _COMMANDS = {
         "Both machines show a code. If they are the same, nobody stands between them.",
     ),
     "deny": _Command("p2pexo.cli.approve:deny", "Turn a machine away that waits to be let into the cluster."),
+    "leave": _Command(
+        "p2pexo.cli.leave:leave",
+        "Let a node go, and its answers go on without it.",
+        "What it runs is loaded elsewhere first. A node that gets Ctrl-C or SIGTERM does the same, as far as that takes 4 "
+        "seconds; a second Ctrl-C ends it at once.",
+    ),
     "remove": _Command(
         "p2pexo.cli.members:remove",
         "Keep a machine out of the cluster for ever.",

@@ -80,6 +80,13 @@ class AsyncClient:
         """Stop a model. Its memory is free again when ``follow(…, until="gone")`` has ended."""
         await self._ask(operations.delete(placement_id))
 
+    async def leave(self, node: str = "") -> str:
+        """Have a node go, once others have what it runs: the one of this name or peer id, else the one that is asked.
+
+        Returns its peer id at once; ``cluster`` shows when it is gone.
+        """
+        return await self._ask(operations.leave(node))
+
     async def approve(self, peer: str, code: str | None = None) -> None:
         """Let in a machine that waits, one of the cluster's ``newcomers``; with a code given only if it shows that one."""
         await self._ask(operations.approve(peer, code))

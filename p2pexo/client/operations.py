@@ -73,6 +73,11 @@ class _Models:
 
 
 @frozen
+class _Leaving:
+    peer: str
+
+
+@frozen
 class _Removed:
     behind: tuple[str, ...] = ()
 
@@ -93,6 +98,12 @@ def place(model: str, min_stages: int, precision: Precision | None) -> Question[
 def delete(placement_id: str) -> Question[None]:
     call = Call("DELETE", f"/v1/placements/{quote(placement_id, safe='')}", repeatable=False)
     return Question(call, lambda content: None)
+
+
+def leave(node: str) -> Question[str]:
+    """Asked of another node again, the empty name would mean that one."""
+    call = Call("POST", "/v1/leave", {"node": node} if node else {}, repeatable=False)
+    return Question(call, lambda content: read(_Leaving, content).peer)
 
 
 def approve(peer: str, code: str | None) -> Question[None]:

@@ -10,11 +10,12 @@ from networking.overlay import Overlay
 from networking.transport import PeerId
 from p2pexo.cluster.commands import DeleteCommand, PlaceCommand, send_command
 from p2pexo.cluster.describe import describe
+from p2pexo.cluster.leaving import send_away
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.seams import Store
 from p2pexo.cluster.snapshot import AwayView, ClusterSnapshot
 from p2pexo.cluster.unloading import unload
-from p2pexo.generation.errors import ModelNotFoundError
+from p2pexo.generation.errors import InvalidRequestError, ModelNotFoundError
 from p2pexo.models.card import Card
 from p2pexo.models.catalogue import Catalogue
 
@@ -84,6 +85,19 @@ class Control:
     async def unload(self, model: str) -> None:
         """End what requests placed of a model, once nobody uses it; nobody's answer ends. Raises UnavailableError."""
         await unload(self._overlay, model)
+
+    async def leave(self, node: str) -> str:
+        """Have a member hand its stages over and go; the peer id of it. ``node``: its name or peer id, empty for this one.
+
+        Raises InvalidRequestError if nobody, or more than one, is called that; UnavailableError if it does not answer.
+        """
+        cluster = self.observe()
+        named = [peer for peer in cluster.members if node in (peer, cluster.name_of(peer))] if node else [cluster.me]
+        if len(named) != 1:
+            names = ", ".join(f"{cluster.name_of(peer)} ({peer})" for peer in cluster.members)
+            raise InvalidRequestError(f"{len(named)} members are called {node!r}; name one of {names}", param="node")
+        await send_away(self._overlay, PeerId(named[0]))
+        return named[0]
 
     def snapshot(self) -> ClusterSnapshot:
         snapshot = describe(self._overlay.view, cluster_name=self._cluster_name, open_cluster=self._open_cluster)

@@ -12,6 +12,7 @@ PAIRING_KEY = "pairing"
 CHARTER_KEY = "charter"
 STAYS_KEY = "stays"
 SPEEDS_KEY = "speeds"
+LEAVING_KEY = "leaving"
 STAGE_KEY_PREFIX = "stage/"
 """Followed by ``<placement id>/<rank>``."""
 
@@ -94,6 +95,11 @@ class StaysFact:
     """Of all such placements whose stage 0 a node runs."""
 
     stays: tuple[StayFact, ...] = field(default=(), converter=tuple)
+
+
+@frozen
+class LeavingFact:
+    """Told by a node that is about to go: its stages are to move to others while they still serve."""
 
 
 @frozen
@@ -207,6 +213,7 @@ def stage_key(placement_id: str, rank: int) -> str:
 
 __all__ = [
     "CHARTER_KEY",
+    "LEAVING_KEY",
     "MODELS_KEY",
     "NODE_KEY",
     "PAIRING_KEY",
@@ -217,6 +224,7 @@ __all__ = [
     "CharterFact",
     "Deletion",
     "Epoch",
+    "LeavingFact",
     "LinkSpeed",
     "ModelsFact",
     "Newcomer",

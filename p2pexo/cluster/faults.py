@@ -20,12 +20,15 @@ class Fault:
 
 
 def find_fault(cluster: Cluster, placement: Placement) -> Fault | None:
-    """What keeps the ring from running that won't mend itself: a dead machine, a failed stage, or a broken link."""
+    """What keeps the ring from running, or soon will: a dead machine, one that is leaving, a failed stage, or a broken link."""
     lost = [stage.peer for stage in placement.stages if not cluster.is_live(stage.peer)]
     if lost:
         return Fault(f"{' and '.join(peer[-8:] for peer in lost)} left the cluster", strikes=0)
     if not all(cluster.is_alive(stage.peer) for stage in placement.stages):
         return None  # what is about to be lost is lost in a moment
+    leaving = [stage.peer for stage in placement.stages if stage.peer in cluster.leaving]
+    if leaving:
+        return Fault(f"{' and '.join(map(cluster.name_of, dict.fromkeys(leaving)))} is leaving", strikes=0)
     return _find_failure(cluster, placement) or _find_broken_link(cluster, placement)
 
 

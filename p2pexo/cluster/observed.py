@@ -10,6 +10,7 @@ from attrs import field, frozen
 from networking.membership import MemberState
 from networking.view import Member, View
 from p2pexo.cluster.facts import (
+    LEAVING_KEY,
     MODELS_KEY,
     NODE_KEY,
     STAGE_KEY_PREFIX,
@@ -47,6 +48,8 @@ class Cluster:
     stages: Mapping[StageKey, StageFact]
     placements: Placements
     stays: Mapping[str, StaysFact] = field(factory=dict[str, StaysFact])
+    leaving: frozenset[str] = frozenset()
+    """Peers that are about to go; no stage is given to them any more."""
 
     @property
     def i_lead(self) -> bool:
@@ -126,6 +129,7 @@ def observe(view: View) -> Cluster:
         },
         placements=read_placements(view.payload),
         stays=_one_of_each(documents, STAYS_KEY, StaysFact),
+        leaving=frozenset(peer for peer, document in documents.items() if LEAVING_KEY in document),
     )
 
 

@@ -20,7 +20,8 @@ def form_anew(cluster: Cluster, placement: Placement, fault: Fault) -> tuple[Sta
     else one of the ring that has room for a further stage. Machines to be avoided are used only when there is no other
     way. Raises GenerationError if the model can't be placed.
     """
-    lost = {stage.peer for stage in placement.stages if not cluster.is_alive(stage.peer)} | fault.to_avoid
+    gone = {stage.peer for stage in placement.stages if not cluster.is_alive(stage.peer)}
+    lost = gone | cluster.leaving.intersection(stage.peer for stage in placement.stages) | fault.to_avoid
     if not lost:
         return placement.stages
     card = placement.card or cluster.card_of(placement.model)
@@ -40,7 +41,7 @@ def form_anew(cluster: Cluster, placement: Placement, fault: Fault) -> tuple[Sta
 
 
 def candidates(cluster: Cluster, card: Card, *, besides: Placement | None = None) -> list[Candidate]:
-    """The machines that are surely there, with what other placements leave free on them.
+    """The machines that are surely there and stay, with what other placements leave free on them.
 
     A model that is a folder of somebody's can only run where that folder is.
     """
@@ -58,7 +59,7 @@ def candidates(cluster: Cluster, card: Card, *, besides: Placement | None = None
             preference=2 * (peer in stages) + (peer in holders),
         )
         for peer, node in sorted(cluster.nodes.items())
-        if cluster.is_alive(peer) and peer in able
+        if cluster.is_alive(peer) and peer in able and peer not in cluster.leaving
     ]
 
 

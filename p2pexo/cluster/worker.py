@@ -1,7 +1,8 @@
 """The worker's duty: run the stages that placements give this node, and let them meet their neighbours.
 
-Driven by changes of the view alone. Stages stop when a placement is deleted or moves on to other machines, and never
-because a leader, or what it said, is gone.
+Driven by changes of the view alone. Stages stop when a placement is deleted or has moved on to other machines, and never
+because a leader, or what it said, is gone. A ring is closed when all its stages are loaded, and not bit by bit: until then
+the ring before it goes on serving, if it is whole.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import trio
 from networking.transport import Verify
 from networking.view import View
 from p2pexo.cluster.assignments import Assignment, AssignmentKey, Ledger, difference, neighbours
+from p2pexo.cluster.handover import still_serves
 from p2pexo.cluster.keeper import StageKeeper, Surroundings
 from p2pexo.cluster.observed import observe
 from p2pexo.cluster.seams import Stage
@@ -45,7 +47,8 @@ class Worker:
         running = {key: keeper.assignment for key, keeper in self._keepers.items()}
         todo = difference(running, cluster.placements, self._ledger, cluster.me)
         for key in todo.stop:
-            self._stop(self._keepers.pop(key))
+            if not still_serves(cluster, running[key]):
+                self._stop(self._keepers.pop(key))
         for assignment in todo.renew:
             self._keepers[assignment.key].renew(assignment)
         for assignment in todo.start:
@@ -65,6 +68,8 @@ class Worker:
     def _introduce(self, view: View) -> None:
         cluster = observe(view)
         for keeper in self._keepers.values():
+            if not cluster.is_loaded(keeper.assignment.placement):
+                continue
             beside = neighbours(keeper.assignment, cluster, self._verify)
             if beside is not None:
                 keeper.meet(beside)

@@ -29,6 +29,7 @@ from p2pexo.cluster.fetching import in_thread
 from p2pexo.cluster.idle_rings import IdleRings
 from p2pexo.cluster.keeper import Surroundings
 from p2pexo.cluster.leader import Leader
+from p2pexo.cluster.leaving import Departure
 from p2pexo.cluster.placements import merge_payloads
 from p2pexo.cluster.readiness import keep_spare
 from p2pexo.cluster.reporter import Reporter
@@ -116,8 +117,10 @@ class Node:
             load_timeout_s=settings.load_timeout,
             reform_timeout_s=settings.reform_timeout,
         )
+        router = Router(self._overlay, self._control, router_settings)
+        self._departure = Departure(self._overlay, router)
         self._app = create_app(
-            Router(self._overlay, self._control, router_settings),
+            router,
             self._control,
             access_rules(settings),
             Responses(
@@ -130,11 +133,12 @@ class Node:
         self._add_known_addresses(ticket)
 
     async def run(self, stop: trio.Event) -> None:
-        """From start to a clean end: HTTP goes first, then the stages, and then the others are told."""
+        """From start to a clean end, after ``stop`` or when a member asks for it: what runs here is handed over, HTTP goes,
+        then the stages, and then the others are told."""
         async with trio.open_nursery() as overlay_nursery:
             async with trio.open_nursery() as duties:
                 async with trio.open_nursery() as serving:
-                    serving.start_soon(_cancel_after, stop, serving.cancel_scope)
+                    serving.start_soon(self._depart_after, stop, serving.cancel_scope)
                     await self._start(overlay_nursery, duties, serving)
                     self.is_up = True
                 duties.cancel_scope.cancel()
@@ -142,6 +146,10 @@ class Node:
                 await self._overlay.leave()
             overlay_nursery.cancel_scope.cancel()
         log.info("stopped")
+
+    async def _depart_after(self, stop: trio.Event, serving: trio.CancelScope) -> None:
+        await self._departure.run(stop)
+        serving.cancel()
 
     async def _start(self, below: trio.Nursery, duties: trio.Nursery, serving: trio.Nursery) -> None:
         cache = private_directory(self.settings.cache / "blas")
@@ -276,8 +284,3 @@ def is_loopback_only(settings: NodeSettings) -> bool:
 def is_dense(precision: str) -> bool:
     """Whether stages on this machine hold their weights as plain floats, so that the planner counts them right."""
     return precision == "dequantise" or (precision == "auto" and device() == "cpu")
-
-
-async def _cancel_after(stop: trio.Event, scope: trio.CancelScope) -> None:
-    await stop.wait()
-    scope.cancel()

@@ -47,19 +47,32 @@ class Router:
         self._overlay = overlay
         self._control = control
         self._settings = settings
+        self.running = 0
+        """Answers that clients of this node wait for or are being told."""
+        self._one_ended = trio.Event()
         self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(settings.max_waiting))
 
     def generate(self, request: Request) -> Events:
         """The events of the answer, ended by ``Finished`` or ``Failed``. Leaving the block cancels the request everywhere."""
 
         async def produce(send: trio.MemorySendChannel[Event]) -> None:
+            self.running += 1
             try:
                 _check_size(request)
                 await self._carry(Attempts(_seeded(request), self._settings), _Answer(send))
             except GenerationError as error:
                 await send.send(Failed(error.report()))
+            finally:
+                self.running -= 1
+                self._one_ended.set()
+                self._one_ended = trio.Event()
 
         return produced(produce)
+
+    async def wait_until_none(self) -> None:
+        """Until no client of this node has an answer on its way."""
+        while self.running:
+            await self._one_ended.wait()
 
     async def _carry(self, attempts: Attempts, answer: "_Answer") -> None:
         """A ring that turns the request away, or is lost, is followed by another, which goes on where that one was."""
@@ -76,7 +89,8 @@ class Router:
                 attempts.lose(error, trio.current_time())
                 log.info("request goes to another ring", **_names(attempts, placement), reason=error.message)
                 await answer.tell(f"the ring was lost, and the answer goes on with the next one: {error.message}")
-            await trio.sleep(RETRY_PAUSE_S)
+            if observe(self._overlay.view).is_ready(placement):
+                await trio.sleep(RETRY_PAUSE_S)
 
     async def _relay(self, placement: Placement, attempts: Attempts, answer: "_Answer") -> None:
         """Raises RingBrokenError if the ring is not there, or ends before the answer does."""

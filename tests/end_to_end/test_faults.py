@@ -15,13 +15,13 @@ from p2pexo.ring.scripted import Script
 STORY = "Tell me a long story about a ship."
 
 
-def stream_lines(node: RealNode, model: str = EMBEDDED_MODEL) -> Iterator[str]:
+def stream_lines(node: RealNode, model: str = EMBEDDED_MODEL, max_tokens: int = 300) -> Iterator[str]:
     """A long stream."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": STORY}],
         "temperature": 0,
-        "max_tokens": 300,
+        "max_tokens": max_tokens,
         "stream": True,
     }
     with httpx.stream("POST", f"{node.url}/v1/chat/completions", json=body, timeout=60) as response:
@@ -78,7 +78,7 @@ def whole(scripted: RealCluster) -> RealCluster:
             node.start()
             node.wait_until_up()
     scripted.wait_until_together()
-    if len(scripted.wait_until_ready(MODEL).stages) < len(scripted.nodes):
+    if len({stage.peer for stage in scripted.wait_until_ready(MODEL).stages}) < len(scripted.nodes):
         scripted.delete(MODEL)
         scripted.place(MODEL, min_stages=len(scripted.nodes))
     return scripted
@@ -101,6 +101,25 @@ def test_an_answer_goes_on_when_a_node_is_killed_in_its_middle(whole: RealCluste
     survivors = whole.wait_until_ready(MODEL).stages
     assert all(whole.node_of(stage.peer) is not victim for stage in survivors)
     assert ask(asked, MODEL) == expected
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_answer_goes_on_when_a_node_of_its_ring_leaves_and_one_of_its_own_clients_ends_first(
+    whole: RealCluster, rank: int
+) -> None:
+    by_rank = [whole.node_of(stage.peer) for stage in whole.wait_until_ready(MODEL).stages]
+    asked, leaver = by_rank[2], by_rank[rank]
+    undisturbed = "".join(pieces(stream_lines(asked, MODEL)))
+    own = stream_lines(leaver, MODEL, max_tokens=40)
+    told = ""
+    for number, piece in enumerate(pieces(stream_lines(asked, MODEL)), start=1):
+        told += piece
+        if number == 5:
+            next(own)
+            leaver.send(signal.SIGTERM)
+    assert told == undisturbed
+    assert undisturbed.startswith("".join(pieces(own)))
+    assert leaver.running.wait(15) == 0
 
 
 def test_a_leader_without_a_stage_killed_while_idle_is_replaced_and_nothing_is_reloaded(

@@ -22,6 +22,7 @@ from p2pexo.cluster.facts import NodeFacts
 from p2pexo.cluster.idle_rings import IdleRings
 from p2pexo.cluster.keeper import Surroundings
 from p2pexo.cluster.leader import Leader
+from p2pexo.cluster.leaving import Departure
 from p2pexo.cluster.placements import merge_payloads
 from p2pexo.cluster.reporter import Reporter
 from p2pexo.cluster.snapshot import PlacementView
@@ -202,6 +203,7 @@ class Node:
         self.idle_rings = IdleRings(self.overlay)
         self.host = Host(self.overlay, self.worker.first_stage, self.idle_rings)
         self.router = Router(self.overlay, self.control, settings)
+        self.departure = Departure(self.overlay, self.router)
         self._duties = (self.reporter.run, self.worker.run, self.leader.run, self.idle_rings.run)
 
     async def run(self) -> None:

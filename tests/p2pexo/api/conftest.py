@@ -16,7 +16,7 @@ from p2pexo.api.picture_fetching import Pictures
 from p2pexo.api.server import serve
 from p2pexo.cluster.commands import PlaceCommand
 from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
-from p2pexo.generation.errors import GenerationError, ModelNotFoundError
+from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError
 from p2pexo.generation.events import Delta, Event, Finished, FinishReason, Progress, Started, Usage, Waiting
 from p2pexo.generation.request import Request
 from p2pexo.models.card import Card
@@ -96,6 +96,11 @@ class FakeCluster:
             raise ModelNotFoundError(f"no placement {placement_id!r}")
         self.placed.clear()
         self.shown = evolve(self.shown, placements=())
+
+    async def leave(self, node: str) -> str:
+        if node not in ("", "mac-a"):
+            raise InvalidRequestError(f"0 members are called {node!r}", param="node")
+        return "peer-a"
 
     async def unload(self, model: str) -> None:
         kept = tuple(each for each in self.shown.placements if each.by_user or each.model != model)

@@ -242,6 +242,14 @@ def test_a_model_is_placed_and_deleted(node: Any) -> None:
     assert httpx.delete(f"{node.url}/v1/placements/other").status_code == 404
 
 
+def test_a_node_is_sent_away_by_name(node: Any) -> None:
+    answer = httpx.post(f"{node.url}/v1/leave", json={"node": "mac-a"})
+    assert (answer.status_code, answer.json()) == (202, {"peer": "peer-a", "leaving": True})
+    assert httpx.post(f"{node.url}/v1/leave", json={}).status_code == 202
+    refused = [httpx.post(f"{node.url}/v1/leave", json=body) for body in ({"node": "mac-z"}, {"nod": "mac-a"})]
+    assert [(each.status_code, each.json()["error"]["param"]) for each in refused] == [(400, "node"), (400, "nod")]
+
+
 @pytest.mark.parametrize(
     ("command", "param"),
     [

@@ -53,6 +53,7 @@ class ScriptedCluster:
     """What is seen, one after another."""
     placed: list[PlaceCommand] = field(factory=list)
     deleted: list[str] = field(factory=list)
+    left: list[str] = field(factory=list)
 
     def resolve_model(self, name: str) -> Card:
         if name.lower() in (CARD.id.lower(), "parrot-135m"):
@@ -70,6 +71,10 @@ class ScriptedCluster:
         if placement_id != "p1":
             raise ModelNotFoundError(f"no placement {placement_id!r}")
         self.deleted.append(placement_id)
+
+    async def leave(self, node: str) -> str:
+        self.left.append(node)
+        return "peer-a"
 
     async def unload(self, model: str) -> None: ...
 

@@ -90,6 +90,8 @@ class TestWithoutALoop:
         with Client(node.url) as client:
             assert client.place(MODEL, min_stages=2) == "p1"
             client.delete("p1")
+            assert client.leave() == client.leave("mac-a") == "peer-a"
+        assert node.cluster.left == ["", "mac-a"]
         assert node.cluster.placed[0].min_stages == 2
         assert node.cluster.deleted == ["p1"]
 
@@ -182,6 +184,7 @@ class TestOnALoop:
                 assert (await client.cluster()).term == 3
                 assert await client.place(MODEL) == "p1"
                 await client.delete("p1")
+                assert await client.leave("mac-a") == "peer-a"
 
         run(story)
         assert node.cluster.deleted == ["p1"]
