@@ -4,6 +4,7 @@ A frame is a length (u32) and that much JSON. Everything about one request carri
 supervisor gives out, so that two attempts at one request are never mistaken for each other.
 """
 
+import signal
 import struct
 from collections.abc import Iterator
 from typing import Any, cast
@@ -16,6 +17,7 @@ from p2pexo.generation.codec import converter, decode, encode
 from p2pexo.generation.events import Event
 from p2pexo.generation.request import Request
 from p2pexo.ring.stage import Neighbours, StageSpec, StageStatus
+from p2pexo.ring.step_clock import Patience
 
 _LENGTH = struct.Struct("<I")
 
@@ -35,6 +37,8 @@ class Start:
     engine: str
     limits: Limits = field(factory=Limits)
     """How much stage 0 takes on at a time."""
+    patience: Patience = field(factory=Patience)
+    """How long a step may take."""
 
 
 @frozen
@@ -73,9 +77,15 @@ class Happened:
 class Pulse:
     """Nothing to say, but not standing still either. Comes each ``PULSE_S``, whatever is being computed."""
 
+    overdue: str = ""
+    """Why the step that is being computed must hang; empty while it need not."""
+
 
 PULSE_S = 1.0
 """Raise it and a stopped process is noticed later; lower it and idle ones cost more."""
+
+DUMP_SIGNAL = signal.SIGUSR1
+"""Makes a stage process write where all its threads are to its standard error."""
 
 Report = StatusChanged | Happened | Pulse
 

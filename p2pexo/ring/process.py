@@ -4,6 +4,7 @@ Commands come in by standard input, reports go out by what was standard output. 
 however the owner ended; what its neighbours see then is a closed link.
 """
 
+import faulthandler
 import os
 import queue
 import signal
@@ -20,6 +21,7 @@ import structlog
 
 from p2pexo.ring.child_log import configure_child_log
 from p2pexo.ring.control import (
+    DUMP_SIGNAL,
     PULSE_S,
     Command,
     FrameBuffer,
@@ -31,9 +33,11 @@ from p2pexo.ring.control import (
     pack_report,
     unpack_command,
 )
+from p2pexo.ring.engine_errors import explain
 from p2pexo.ring.engines import find_kit
 from p2pexo.ring.stage import StagePhase, StageStatus
 from p2pexo.ring.stage_loop import StageLoop
+from p2pexo.ring.step_clock import StepClock
 
 _logger = structlog.get_logger(__name__)
 
@@ -43,12 +47,14 @@ def main() -> None:
     # Whatever a library prints goes to the log, and never between two frames.
     os.dup2(2, 1)
     configure_child_log()
+    faulthandler.register(DUMP_SIGNAL)  # also where the engine hangs without giving the interpreter back
     report = _reporter(reports)
     try:
         _run(_read_commands(commands), report)
     except Exception as error:
         _logger.exception("the stage failed")
-        report(StatusChanged(StageStatus(StagePhase.FAILED, reason=f"{type(error).__name__}: {error}")))
+        reason = explain(f"{type(error).__name__}: {error}")
+        report(StatusChanged(StageStatus(StagePhase.FAILED, reason=reason)))
         # Not sys.exit: threads may be inside the engine, and there is nothing left to tidy up.
         os._exit(1)
 
@@ -65,8 +71,9 @@ def _run(commands: Iterator[Command], report: Callable[[Report], None]) -> None:
     if not isinstance(start, Start):
         raise TypeError(f"the first command must be Start and not {type(start).__name__}")
     threading.Thread(target=_forward, args=(commands, inbox), name="commands", daemon=True).start()
-    threading.Thread(target=_beat, args=(report,), name="pulse", daemon=True).start()
-    StageLoop(start, inbox, report).run()
+    clock = StepClock(start.patience)
+    threading.Thread(target=_beat, args=(report, clock), name="pulse", daemon=True).start()
+    StageLoop(start, inbox, report, clock).run()
 
 
 def _forward(commands: Iterator[Command], inbox: queue.SimpleQueue[Command]) -> None:
@@ -78,9 +85,9 @@ def _forward(commands: Iterator[Command], inbox: queue.SimpleQueue[Command]) -> 
         os._exit(0)
 
 
-def _beat(report: Callable[[Report], None]) -> None:
+def _beat(report: Callable[[Report], None], clock: StepClock) -> None:
     while True:
-        report(Pulse())
+        report(Pulse(clock.overdue(time.monotonic())))
         time.sleep(PULSE_S)
 
 

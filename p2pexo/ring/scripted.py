@@ -67,6 +67,8 @@ class Script:
     """Loading this layer fails."""
     poisons: tuple[tuple[str, int], ...] = ()
     """(text, layer): a prompt that ends with the text fails on the stage that holds the layer."""
+    hangs: tuple[tuple[str, int], ...] = ()
+    """(text, layer): at a prompt that ends with the text, the stage that holds the layer computes for ever."""
     says: tuple[Line, ...] = ()
     """The first line whose cue fits, and that the request's grammar lets be said; else, letters without a meaning."""
 
@@ -174,6 +176,7 @@ class ScriptedStage:
         if text is None or len(text) != entry.position:
             raise ValueError(f"sequence {entry.sequence} is at {entry.position}, the cache is not")
         self._check_poison(entry)
+        self._check_hang(entry)
         text += bytes(entry.tokens)
         states = self._states[entry.sequence]
         for row in range(len(rows)):
@@ -204,10 +207,17 @@ class ScriptedStage:
         return next((line for line in fitting if grammar is None or allows(grammar, line.text)), None)
 
     def _check_poison(self, entry: Entry) -> None:
-        for text, layer in self.script.poisons:
-            poison = tuple(tokens_of(text))
-            if self.first_layer <= layer < self.end_layer and entry.tokens[-len(poison) :] == poison:
-                raise RuntimeError(f"poisoned by {text}")
+        for text in self._met(self.script.poisons, entry):
+            raise RuntimeError(f"poisoned by {text}")
+
+    def _check_hang(self, entry: Entry) -> None:
+        while self._met(self.script.hangs, entry):
+            time.sleep(1)
+
+    def _met(self, orders: Sequence[tuple[str, int]], entry: Entry) -> list[str]:
+        """Those of (text, layer) that are for this stage and end the entry."""
+        ends = ((text, tuple(tokens_of(text))) for text, layer in orders if self.first_layer <= layer < self.end_layer)
+        return [text for text, tokens in ends if entry.tokens[-len(tokens) :] == tokens]
 
 
 @frozen

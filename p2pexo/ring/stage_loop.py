@@ -22,11 +22,13 @@ from p2pexo.generation.request import Request
 from p2pexo.ring.capacity import cache_tokens
 from p2pexo.ring.conductor import Conductor
 from p2pexo.ring.control import Cancel, Command, Happened, Join, Prepare, Report, Start, StatusChanged, Submit
+from p2pexo.ring.engine_errors import explain
 from p2pexo.ring.engines import StageEngine, TextModel, find_kit
 from p2pexo.ring.links import Arrived, LinkDelayed, Linked, LinkError, LinkEvent, LinkLost, Links
 from p2pexo.ring.messages import Frame, Step
 from p2pexo.ring.plan import Epoch
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
+from p2pexo.ring.step_clock import StepClock
 from p2pexo.ring.tls_links import TlsLinks
 
 _PROGRESS_STEP = 0.01
@@ -40,11 +42,15 @@ Message = Command | LinkEvent | BatchResult
 class StageLoop:
     """Made and run by one thread: engines hold on to the thread that loads them."""
 
-    def __init__(self, start: Start, inbox: queue.SimpleQueue[Any], report: Callable[[Report], None]) -> None:
+    def __init__(
+        self, start: Start, inbox: queue.SimpleQueue[Any], report: Callable[[Report], None], clock: StepClock
+    ) -> None:
+        """``clock`` is told of each step, so that one that hangs shows."""
         self._spec: StageSpec = start.spec
         self._plan = start.spec.placement.stages[start.spec.rank]
         self._is_alone = len(start.spec.placement.stages) == 1
         self._report = report
+        self._clock = clock
         self._inbox: queue.SimpleQueue[Message] = inbox
         self._status = StageStatus(StagePhase.STARTING)
         self._neighbours: Neighbours | None = None
@@ -178,14 +184,14 @@ class StageLoop:
 
     def _compute(self, step: Step, hidden: memoryview | None) -> None:
         """Run a batch through this stage's layers and pass on what comes out, even if that is only what failed."""
-        begun = time.monotonic()
+        self._clock.begin(step.batch.rows, time.monotonic())
         try:
             output = self._engine.run(step.batch, hidden)
         except Exception as error:
             _logger.exception("a batch failed", batch=step.batch.number)
-            step = step.without_entries(f"{type(error).__name__} on stage {self._spec.rank}: {error}")
+            step = step.without_entries(explain(f"{type(error).__name__} on stage {self._spec.rank}: {error}"))
             output = BatchResult(step.batch.number) if self._engine.is_last else memoryview(b"")
-        stage_s = (*step.stage_s, time.monotonic() - begun)
+        stage_s = (*step.stage_s, self._clock.end(time.monotonic()))
         if isinstance(output, BatchResult):
             self._hand_back(evolve(output, failures=step.failures + output.failures, stage_s=stage_s))
         else:

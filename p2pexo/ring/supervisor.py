@@ -3,7 +3,6 @@
 import contextlib
 import math
 import os
-import signal
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,7 +18,6 @@ from p2pexo.generation.events import Event, Failed, Finished
 from p2pexo.generation.request import Request
 from p2pexo.ring.child_log import parse_line
 from p2pexo.ring.control import (
-    PULSE_S,
     Cancel,
     Command,
     FrameBuffer,
@@ -31,21 +29,16 @@ from p2pexo.ring.control import (
     pack_command,
     unpack_report,
 )
+from p2pexo.ring.ending import cause_of_death, end_process
 from p2pexo.ring.engines import MLX_ENGINE
 from p2pexo.ring.spare import Spare, open_stage_process
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
+from p2pexo.ring.step_clock import Patience
+from p2pexo.ring.watchdog import Watchdog
 
-STOP_S = 2.0
-"""How long a process may take to end by itself before it is killed."""
-SILENCE_S = 6.0
-"""How long a loaded process may give no sign of life before it is killed. Raise it for machines that are overloaded for long;
-lower it and one that was stopped is replaced sooner."""
 _LAST_LINES = 5
 """Lines of standard error that go into the reason of a failure."""
 _PIPE_BYTES = 65536
-
-_STIRRING = (StagePhase.LISTENING, StagePhase.LINKING, StagePhase.READY, StagePhase.BROKEN)
-"""While it loads, a single call may take long and let nothing else run."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -61,11 +54,12 @@ class StageProcess:
         name: str = "",
         engine: str = MLX_ENGINE,
         limits: Limits | None = None,
+        patience: Patience | None = None,
         spare: Spare | None = None,
     ) -> None:
         """``environment`` is all that the process finds in its own, None for what this one has; ``name`` is for the log;
-        ``engine`` names an EngineKit; ``limits`` are for stage 0, how much it takes on at a time; ``spare``, of the same
-        engine and environment, gives the process if it has one."""
+        ``engine`` names an EngineKit; ``limits`` are for stage 0, how much it takes on at a time; ``patience``: how
+        long a step may take; ``spare``, of the same engine and environment, gives the process if it has one."""
         self.spec = spec
         self._environment = dict(os.environ if environment is None else environment)
         self._spare = spare
@@ -73,10 +67,9 @@ class StageProcess:
         self._status_changed = trio.Event()
         self._process: trio.Process | None = None
         self._has_ended = False
-        self._heard_at = 0.0
-        self._verdict = ""
+        self._watchdog = Watchdog()
         self._commands, self._outbox = trio.open_memory_channel[Command](math.inf)
-        self._commands.send_nowait(Start(spec, engine, limits or Limits()))
+        self._commands.send_nowait(Start(spec, engine, limits or Limits(), patience or Patience()))
         self._calls: dict[int, trio.MemorySendChannel[Event]] = {}
         self._next_call = 1
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
@@ -143,7 +136,7 @@ class StageProcess:
             reason = ""
         finally:
             with trio.CancelScope(shield=True):
-                await _stop(process)
+                await end_process(process)
             self._end(reason or self._reason_of_death(process))
 
     async def _open(self) -> trio.Process:
@@ -157,7 +150,7 @@ class StageProcess:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send_commands, process.stdin)
             nursery.start_soon(self._log_lines, process.stderr, logged)
-            nursery.start_soon(self._watch, process)
+            nursery.start_soon(self._watchdog.watch, process, lambda: self._status.phase)
             await self._hear(process.stdout)
             # A compiler that the child started may hold its standard error open for longer than it lives.
             with trio.move_on_after(1.0):
@@ -174,7 +167,7 @@ class StageProcess:
     async def _hear(self, stream: trio.abc.ReceiveStream) -> None:
         frames = FrameBuffer()
         while data := await stream.receive_some(_PIPE_BYTES):
-            self._heard_at = trio.current_time()
+            self._watchdog.hear()
             for frame in frames.feed(data):
                 try:
                     report = unpack_report(frame)
@@ -187,20 +180,8 @@ class StageProcess:
                     self._set_status(report.status)
                 elif isinstance(report, Happened):
                     self._deliver(report.call, report.event)
-
-    async def _watch(self, process: trio.Process) -> None:
-        """Kill a process that stands still, which ends everything else. Whether this one stood still itself is seen first."""
-        while True:
-            looked_at = trio.current_time()
-            await trio.sleep(PULSE_S)
-            now = trio.current_time()
-            if now - looked_at > 2 * PULSE_S:
-                self._heard_at = now
-            if self._status.phase in _STIRRING and now - self._heard_at > SILENCE_S:
-                self._verdict = f"it gave no sign of life for {SILENCE_S:g} s, and was killed"
-                self._log.error("a stage process stands still; it is killed", pid=process.pid)
-                process.kill()
-                return
+                elif report.overdue:
+                    self._watchdog.condemn(report.overdue)
 
     async def _log_lines(self, stream: trio.abc.ReceiveStream, logged: trio.Event) -> None:
         rest = b""
@@ -247,23 +228,7 @@ class StageProcess:
         return Failed(RingBrokenError(f"a stage process of the ring has ended: {self._status.reason}").report())
 
     def _reason_of_death(self, process: trio.Process) -> str:
-        """The child's own word for it if it had one, else how it ended and what it said last."""
-        if self._verdict or self._status.phase is StagePhase.FAILED:
-            return self._verdict or self._status.reason
-        code = process.returncode or 0
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        said = " | ".join(self._last_lines)
-        return f"{how}; its last lines: {said}" if said else how
-
-
-async def _stop(process: trio.Process) -> None:
-    """Close its pipe, which ends it; kill it if it doesn't end in time."""
-    assert process.stdin and process.stdout and process.stderr
-    await process.stdin.aclose()
-    with trio.move_on_after(STOP_S):
-        await process.wait()
-    if process.returncode is None:
-        process.kill()
-        await process.wait()
-    await process.stdout.aclose()
-    await process.stderr.aclose()
+        """The watchdog's or the child's own word for it if there is one, else how it ended and what it said last."""
+        if self._watchdog.verdict or self._status.phase is StagePhase.FAILED:
+            return self._watchdog.verdict or self._status.reason
+        return cause_of_death(process.returncode or 0, tuple(self._last_lines))

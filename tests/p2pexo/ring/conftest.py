@@ -20,6 +20,7 @@ from p2pexo.ring.engines import SCRIPTED_ENGINE
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 from p2pexo.ring.scripted import Script
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
+from p2pexo.ring.step_clock import Patience
 from p2pexo.ring.supervisor import StageProcess
 
 
@@ -102,12 +103,17 @@ def ring_of(tmp_path: Path) -> RingOf:
 
     @asynccontextmanager
     async def ring_of(
-        stages: int, script: Script | None = None, *, form: bool = True, limits: Limits | None = None
+        stages: int,
+        script: Script | None = None,
+        *,
+        form: bool = True,
+        limits: Limits | None = None,
+        patience: Patience | None = None,
     ) -> AsyncGenerator[Ring]:
         script = script or Script()
         script.write(tmp_path)
         placement = make_placement(script.layers, stages)
-        async with running_ring(placement, tmp_path, SCRIPTED_ENGINE, limits=limits) as ring:
+        async with running_ring(placement, tmp_path, SCRIPTED_ENGINE, limits=limits, patience=patience) as ring:
             if form:
                 await ring.form(1)
             yield ring
@@ -123,6 +129,7 @@ async def running_ring(
     environment: dict[str, str] | None = None,
     *,
     limits: Limits | None = None,
+    patience: Patience | None = None,
 ) -> AsyncGenerator[Ring]:
     processes = [
         StageProcess(
@@ -131,6 +138,7 @@ async def running_ring(
             name=f"stage {rank}",
             engine=engine,
             limits=limits,
+            patience=patience,
         )
         for rank in range(len(placement.stages))
     ]

@@ -13,6 +13,7 @@ import trio
 
 from p2pexo.ring.scripted import Script
 from p2pexo.ring.stage import StagePhase
+from p2pexo.ring.step_clock import Patience
 
 OWNER = """
 import sys, trio
@@ -70,7 +71,7 @@ def test_a_cancelled_stage_is_gone_when_run_returns(ring_of):
 
 
 def test_a_stage_that_is_stopped_is_killed_in_the_end(ring_of, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("p2pexo.ring.supervisor.STOP_S", 0.2)
+    monkeypatch.setattr("p2pexo.ring.ending.STOP_S", 0.2)
 
     async def main() -> int:
         async with ring_of(1) as ring:
@@ -126,5 +127,44 @@ def test_a_loaded_stage_that_stands_still_is_killed_in_bounded_time(ring_of):
                 statuses = [status async for status in ring.first.statuses()]
             assert statuses[-1].phase is StagePhase.FAILED
             assert "no sign of life for 6 s" in statuses[-1].reason
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_step_that_hangs_is_written_to_the_log_with_its_stack_and_the_process_killed(
+    ring_of, request_for, rank: int, capfd: pytest.CaptureFixture[str]
+):
+    async def main():
+        script = Script(hangs=(("for ever", 3 * rank),))
+        async with ring_of(2, script, patience=Patience(first_s=1.0, floor_s=1.0)) as ring:
+            hanging = ring.processes[rank]
+            (*_, failed) = await ring.ask(request_for("compute for ever"))
+            assert failed.error.kind == "ring_broken"
+            await ring.wait(rank, StagePhase.FAILED)
+            assert "was computed for" in hanging.status.reason
+            await ring.wait(1 - rank, StagePhase.BROKEN)
+
+    trio.run(main)
+    out, err = capfd.readouterr()
+    assert "_check_hang" in out + err
+
+
+def test_a_long_step_within_patience_is_left_alone(ring_of, request_for, tokens_in):
+    async def main():
+        async with ring_of(2, Script(batch_s=0.2), patience=Patience(floor_s=0.1)) as ring:
+            assert len(tokens_in(await ring.ask(request_for("slowly", max_tokens=3)))) == 3
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("said", ["Insufficient Memory", "std::bad_alloc"])
+def test_memory_that_runs_out_ends_the_request_in_words_and_no_process(ring_of, request_for, tokens_in, said: str):
+    async def main():
+        async with ring_of(2, Script(poisons=((said, 3),))) as ring:
+            (*_, failed) = await ring.ask(request_for(f"raise {said}"))
+            assert "memory ran out" in failed.error.message
+            assert "place the model over more machines" in failed.error.message
+            assert len(tokens_in(await ring.ask(request_for("hello", id="r2", max_tokens=3)))) == 3
 
     trio.run(main)
