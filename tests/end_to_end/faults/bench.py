@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import tempfile
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +25,6 @@ TOKENS = 32
 NODES, SPREAD = 3, 2
 SEEDED = ("chat", "ollama")
 """Dialects in which a client can give a seed."""
-SETTLE_S = 7.0
-"""How long a ring stands before each fault, so that each is the first one it meets."""
 CHARACTERS = 3.0
 """Of a token of the embedded model, about."""
 
@@ -47,7 +46,7 @@ class Trial:
 
 
 def main(settings: Settings) -> None:
-    load = os.getloadavg()[0]
+    load, begun = os.getloadavg()[0], time.monotonic()
     with tempfile.TemporaryDirectory() as folder, running(settings, Path(folder)) as stage:
         trials = list(perform(settings, stage))
     silent = [trial for trial in trials if trial.fault.is_silent]
@@ -63,6 +62,7 @@ def main(settings: Settings) -> None:
         "engine": "scripted" if settings.scripted else "mlx",
         "blas": settings.blas,
         "load": load,
+        "s_per_fault": (time.monotonic() - begun) / len(trials),
     }
     print(json.dumps({name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}))
 
@@ -71,7 +71,7 @@ def main(settings: Settings) -> None:
 def running(settings: Settings, folder: Path) -> Generator[Stage]:
     with cluster_of(settings, folder) as cluster:
         model, characters = (MODEL, 1.0) if settings.scripted else (EMBEDDED_MODEL, CHARACTERS)
-        yield Stage(cluster, model, SPREAD, characters, SETTLE_S)
+        yield Stage(cluster, model, SPREAD, characters, settles=True)
 
 
 @contextmanager

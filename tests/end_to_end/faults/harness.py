@@ -13,7 +13,15 @@ from end_to_end.cluster import RealCluster, RealNode, wait_for
 from end_to_end.dialects import PATHS, body, piece_of, text_of, told
 from end_to_end.faults.faults import Fault, Ring, strike
 
+from p2pexo.cluster.repair import STEADY_AFTER_S
+
 START_TRIES = 6
+
+STEADY_S = STEADY_AFTER_S + 0.5
+"""After so long, a leader has forgotten what a ring met before."""
+
+WARM_S = 2.5
+"""What a spare process takes for its imports."""
 
 
 @frozen
@@ -75,10 +83,12 @@ class Stage:
     """Nodes over which its ring goes."""
     characters: float = 1.0
     """Of one token, about; how far an answer is can only be told by its text."""
-    settle_s: float = 0.0
-    """How long the ring stands before each fault."""
+    settles: bool = False
+    """Whether each fault is the first one that its ring meets: what it met before is forgotten, and all spares are warm."""
     _undisturbed: dict[Question, str] = field(factory=dict[Question, str], init=False)
     _token_s: float = field(default=0.05, init=False)
+    _epoch: str = field(default="", init=False)
+    _formed_at: float = field(default=0.0, init=False)
 
     def ask(self, node: RealNode, question: Question) -> httpx.Response:
         content = question.body(self.model)
@@ -111,7 +121,8 @@ class Stage:
     def perform(self, fault: Fault, question: Question) -> Outcome:
         expected = self.undisturbed(question)
         self.set_up()
-        time.sleep(self.settle_s)
+        if self.settles:
+            self._settle()
         ring = self._ring(fault)
         undo: list[Callable[[], None]] = []
         try:
@@ -120,6 +131,18 @@ class Stage:
         finally:
             for each in undo:
                 each()
+            if self.settles:
+                self._look_at_ring()  # it grows steady while the lost node starts again
+
+    def _settle(self) -> None:
+        self._look_at_ring()
+        wait_for("each node has a warm spare process", lambda: all(map(_has_warm_spare, self.cluster.alive)))
+        time.sleep(max(0.0, self._formed_at + STEADY_S - time.monotonic()))
+
+    def _look_at_ring(self) -> None:
+        epoch = self.cluster.wait_until_ready(self.model).epoch
+        if epoch != self._epoch:
+            self._epoch, self._formed_at = epoch, time.monotonic()
 
     def _ring(self, fault: Fault) -> Ring:
         placement = self.cluster.wait_until_ready(self.model)
@@ -165,6 +188,12 @@ class Stage:
         if answer.status_code != 200:
             return Outcome("", expected, answer.text)
         return Outcome(text_of(question.dialect, answer.json()), expected)
+
+
+def _has_warm_spare(node: RealNode) -> bool:
+    stages = {process.pid for process in node.stage_processes()}
+    spares = [process for process in node.children() if process.pid not in stages]
+    return any(time.time() - process.create_time() > WARM_S for process in spares)
 
 
 def _start_again(node: RealNode) -> None:
