@@ -6,6 +6,7 @@ Three nodes run one model over two of them. Kind, victim, token, dialect, stream
 the seed. ``equal`` counts answers that are, character for character, the undisturbed ones; ``lost`` and ``repeated`` count
 characters; ``errors`` are answers that ended with one. A pause is the longest gap between two pieces of a streamed answer from
 the fault on: of killed processes and nodes, and of silent ones by itself. Dialects without a seed are asked greedily.
+``s_per_fault`` is what the whole took, restarts and waits included.
 """
 
 import sys
