@@ -122,6 +122,17 @@ def test_an_answer_goes_on_when_a_node_of_its_ring_leaves_and_one_of_its_own_cli
     assert leaver.running.wait(15) == 0
 
 
+def test_an_answer_that_outlasts_its_leaving_node_ends_with_an_error_and_the_node_in_time(whole: RealCluster) -> None:
+    leaver = whole.leader()
+    lines = stream_lines(leaver, MODEL, max_tokens=3000)
+    next(lines)
+    leaver.send(signal.SIGTERM)
+    told = [line for line in lines if line.startswith("data: ")]
+    assert "this node is stopping" in told[-2]
+    assert told[-1] == "data: [DONE]"
+    assert leaver.running.wait(5) == 0
+
+
 def test_a_leader_without_a_stage_killed_while_idle_is_replaced_and_nothing_is_reloaded(
     cache: Path, tmp_path: Path
 ) -> None:
