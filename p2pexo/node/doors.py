@@ -13,13 +13,12 @@ from networking.pairing_desk import Applicant, NotWaitingError, TurnedAwayError,
 from networking.pairing_listener import Reception
 from networking.pairing_messages import Admission, Ask, Purpose
 from networking.transport import Address, PeerId, TransportError
+from networking.typed_requests import RequestKind
 from p2pexo.cluster.facts import PAIRING_KEY, Asking, Newcomer, PairingFact
 from p2pexo.cluster.observed import read
-from p2pexo.generation.codec import DecodeError, decode, encode
+from p2pexo.generation.codec import encode
 from p2pexo.generation.errors import UnavailableError
 from p2pexo.node.belonging import Belonging
-
-DOOR_PROTOCOL = "/p2pexo/door/1"
 
 ANSWER_TIMEOUT_S = 10.0
 """For another member's door. Raise it and a member that just went is waited for longer; lower it and busy ones are missed."""
@@ -48,6 +47,9 @@ class VerdictReply:
     wrong_code: str = ""
 
 
+DECIDE = RequestKind("/p2pexo/door/1", Verdict, VerdictReply)
+
+
 class Doors:
     """``networking.pairing_listener.Host``, and the decisions of people for the doors of all members."""
 
@@ -69,7 +71,7 @@ class Doors:
         self._announced: frozenset[int] = frozenset()
         self._changed = trio.Event()
         self.reception = Reception(party, self)
-        overlay.serve_requests(DOOR_PROTOCOL, self._serve)
+        DECIDE.serve(overlay, self._serve)
         belonging.follow(self._moved)
 
     # What the reception asks.
@@ -130,9 +132,8 @@ class Doors:
             self._decide_here(verdict)
             return
         try:
-            answer = await self._overlay.request(at, DOOR_PROTOCOL, encode(verdict), timeout_s=ANSWER_TIMEOUT_S)
-            reply = decode(answer, VerdictReply)
-        except (TransportError, RequestRefusedError, DecodeError) as error:
+            reply = await DECIDE.ask(self._overlay, at, verdict, timeout_s=ANSWER_TIMEOUT_S)
+        except (TransportError, RequestRefusedError) as error:
             raise UnavailableError(f"{at}, where {verdict.peer} waits, can't be told: {error}; try again") from error
         if reply.not_waiting:
             raise NotWaitingError(reply.not_waiting)
@@ -154,17 +155,15 @@ class Doors:
         else:
             self.reception.deny(PeerId(verdict.peer))
 
-    async def _serve(self, _peer: PeerId, body: bytes) -> bytes:
+    async def _serve(self, _peer: PeerId, verdict: Verdict) -> VerdictReply:
         try:
-            self._decide_here(decode(body, Verdict))
-        except DecodeError as error:
-            raise RequestRefusedError(f"not understood: {error}") from error
+            self._decide_here(verdict)
         except NotWaitingError as error:
-            return encode(VerdictReply(not_waiting=str(error)))
+            return VerdictReply(not_waiting=str(error))
         except WrongCodeError as error:
-            return encode(VerdictReply(wrong_code=str(error)))
+            return VerdictReply(wrong_code=str(error))
         await trio.lowlevel.checkpoint()
-        return encode(VerdictReply())
+        return VerdictReply()
 
     def _moved(self, before: Charter, after: Charter) -> None:
         if before.cluster.name != after.cluster.name:
