@@ -12,15 +12,15 @@ from math import inf
 import structlog
 import trio
 
-from networking.overlay import Overlay, RequestRefusedError
+from networking.overlay import Overlay
 from networking.transport import PeerId
 from p2pexo.cluster.commands import ReleaseCommand, send_command
 from p2pexo.cluster.facts import STAYS_KEY, StayFact, StaysFact
 from p2pexo.cluster.idleness import Stay
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.reconciling import known_placements
-from p2pexo.cluster.unloading import UNLOAD_PROTOCOL, UnloadQuestion, UnloadReply
-from p2pexo.generation.codec import DecodeError, decode, encode
+from p2pexo.cluster.unloading import UNLOAD, UnloadQuestion, UnloadReply
+from p2pexo.generation.codec import encode
 from p2pexo.generation.errors import GenerationError, RingBrokenError
 from p2pexo.ring.plan import Placement
 
@@ -48,7 +48,7 @@ class IdleRings:
         """Ids of placements, also of those that have left: none comes back."""
         self._told = StaysFact()
         self._changed = trio.Event()
-        overlay.serve_requests(UNLOAD_PROTOCOL, self._unload)
+        UNLOAD.serve(overlay, self._unload)
 
     @contextmanager
     def use(self, placement_id: str, keep_alive_s: float | None) -> Generator[None]:
@@ -111,17 +111,14 @@ class IdleRings:
         self._leaving.discard(placement.id)
         self._set(placement.id, self._stay(placement.id).refused(trio.current_time() + TRY_AGAIN_S))
 
-    async def _unload(self, peer: PeerId, body: bytes) -> bytes:
-        try:
-            id = decode(body, UnloadQuestion).placement_id
-        except DecodeError as error:
-            raise RequestRefusedError(f"not a question to unload: {error}") from error
+    async def _unload(self, peer: PeerId, question: UnloadQuestion) -> UnloadReply:
+        id = question.placement_id
         if id not in self._mine:
-            return encode(UnloadReply(leaves_now=False))
+            return UnloadReply(leaves_now=False)
         log.info("placement is to be unloaded when nobody uses it", id=id, peer=peer)
         stay = self._stay(id).released()
         self._set(id, stay)
-        return encode(UnloadReply(leaves_now=stay.ends_at <= trio.current_time()))
+        return UnloadReply(leaves_now=stay.ends_at <= trio.current_time())
 
     def _stay(self, placement_id: str) -> Stay:
         return self._stays.get(placement_id) or Stay(self._keep_alive_s)

@@ -6,14 +6,12 @@ from attrs import frozen
 
 from networking.overlay import Overlay, RequestRefusedError
 from networking.transport import PeerId, TransportError
+from networking.typed_requests import RequestKind
 from p2pexo.cluster.commands import DeleteCommand, send_command
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.reconciling import known_placements
-from p2pexo.generation.codec import DecodeError, decode, encode
 from p2pexo.generation.errors import ModelNotFoundError, UnavailableError
 from p2pexo.ring.plan import Placement
-
-UNLOAD_PROTOCOL = "/p2pexo/unload/1"
 
 ANSWER_TIMEOUT_S = 10.0
 """How long the node of stage 0 may take to answer. Raise it for slow links; lower it and clients hear sooner."""
@@ -37,6 +35,9 @@ class UnloadReply:
     """False if requests run on it, or may wait for it: then it leaves after them."""
 
 
+UNLOAD = RequestKind("/p2pexo/unload/1", UnloadQuestion, UnloadReply)
+
+
 async def unload(overlay: Overlay, model: str) -> None:
     """End the placements of a model that requests brought about, as soon as nobody uses them; those of a person stay.
 
@@ -53,12 +54,11 @@ async def _release(overlay: Overlay, cluster: Cluster, placement: Placement) -> 
     """Whether it leaves at once. A ring that can't be formed answers nobody, so that the leader may just end it."""
     if not cluster.is_live(placement.first_peer) or cluster.placements.trouble_of(placement.id) is not None:
         return await _delete(overlay, placement.id)
-    question = encode(UnloadQuestion(placement.id))
     peer = PeerId(placement.first_peer)
     try:
-        reply = await overlay.request(peer, UNLOAD_PROTOCOL, question, timeout_s=ANSWER_TIMEOUT_S)
-        return decode(reply, UnloadReply).leaves_now
-    except (TransportError, RequestRefusedError, DecodeError) as error:
+        reply = await UNLOAD.ask(overlay, peer, UnloadQuestion(placement.id), timeout_s=ANSWER_TIMEOUT_S)
+        return reply.leaves_now
+    except (TransportError, RequestRefusedError) as error:
         message = f"{placement.model} can't be unloaded: its first stage is on {cluster.name_of(peer)}, {error}"
         raise UnavailableError(message) from error
 
