@@ -110,8 +110,11 @@ class Election:
 
     @property
     def payloads(self) -> list[bytes]:
-        """All payloads of claims remembered, highest term first."""
-        claims = sorted(self._memory.items(), key=lambda item: (item[1].claim.term, item[0]), reverse=True)
+        """All payloads of claims remembered: this peer's own first, since its side of a partition is the one that counts; then
+        highest term first."""
+        claims = sorted(
+            self._memory.items(), key=lambda item: (item[0] == self._me, item[1].claim.term, item[0]), reverse=True
+        )
         return [each.claim.payload for _, each in claims if each.claim.payload]
 
     def follow(self, roster: Iterable[Candidate]) -> Candidate | None:

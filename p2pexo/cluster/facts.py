@@ -186,7 +186,7 @@ class Placements:
     next_count: int = 1
     troubles: tuple[Trouble, ...] = field(default=(), converter=tuple)
     rivals: tuple[Placement, ...] = field(default=(), converter=tuple)
-    """Older epochs of ``placements`` that another leader held, until it is decided which one goes on."""
+    """Other epochs of ``placements`` that other leaders held, until it is decided which one goes on."""
     withdrawals: tuple[Withdrawal, ...] = field(default=(), converter=tuple)
 
     def find(self, placement_id: str) -> Placement | None:

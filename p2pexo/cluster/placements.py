@@ -24,8 +24,9 @@ FORGOTTEN = "a while ago"
 
 
 def merge_payloads(payloads: Sequence[bytes]) -> bytes:
-    """One payload out of those of several claims: the union by placement id. A deletion beats all, the highest epoch comes first;
-    which one goes on is decided where the rings are seen (``reconciling``)."""
+    """One payload out of those of several claims: the union by placement id. A deletion beats all. Of several
+    epochs that of the first claim counts, which is the merging leader's own, until it is decided which ring goes on where the
+    rings are seen (``reconciling``)."""
     return encode(merge([read_placements(payload) for payload in payloads]))
 
 
@@ -40,12 +41,11 @@ def merge(several: Sequence[Placements]) -> Placements:
         for each in (*one.placements, *one.rivals)
         if each.id not in ended and (each.id, each.epoch) not in withdrawn
     ]
-    placements = newest(held)
-    first = {each.id: each.epoch for each in placements}
-    rivals = {(each.id, each.epoch): each for each in held if each.epoch != first[each.id]}
+    first = {each.id: each for each in reversed(held)}
+    rivals = {(each.id, each.epoch): each for each in held if each.epoch != first[each.id].epoch}
     troubles = {each.placement_id: each for one in several for each in one.troubles}
     return Placements(
-        placements=placements,
+        placements=first.values(),
         deletions=deletions,
         next_count=max((one.next_count for one in several), default=1),
         troubles=[each for each in troubles.values() if each.placement_id not in ended],
@@ -137,14 +137,6 @@ def _forget(deletion: Deletion) -> Deletion:
 
 def _age(deletion: Deletion) -> tuple[float, str]:
     return deletion.deleted_at, deletion.placement_id
-
-
-def newest(placements: Iterable[Placement]) -> list[Placement]:
-    newest: dict[str, Placement] = {}
-    for each in placements:
-        if each.id not in newest or newest[each.id].epoch < each.epoch:
-            newest[each.id] = each
-    return list(newest.values())
 
 
 def _without(troubles: Iterable[Trouble], placement_id: str) -> tuple[Trouble, ...]:

@@ -1,8 +1,8 @@
 """Which ring of a placement goes on when there are several, after a partition or a leader's return. Pure.
 
-A newer epoch was formed because the ring before it was thought lost. Where that one turns out to be alive it was not, and it
-may be in the middle of answers: so the oldest ring that is ready goes on, and the newer ones are withdrawn. If none is ready,
-the newest goes on.
+Both were formed by who thought the other one lost, and both may be in the middle of answers. What the leader itself holds goes on
+if it is ready, since the side with more members leads; else the newest that is ready, else the newest. A newer one that has to
+give way is withdrawn, so that its workers, too, go back to the older one.
 """
 
 from collections import defaultdict
@@ -54,6 +54,6 @@ def _versions(cluster: Cluster) -> dict[str, list[Placement]]:
 
 
 def _choose(cluster: Cluster, several: list[Placement]) -> Placement:
-    newest = max(several, key=lambda each: each.epoch)
-    ready = (each for each in several if len(several) > 1 and cluster.is_ready(each))
-    return min(ready, key=lambda each: each.epoch, default=newest)
+    if len(several) == 1 or cluster.is_ready(several[0]):
+        return several[0]
+    return max(several, key=lambda each: (cluster.is_ready(each), each.epoch))

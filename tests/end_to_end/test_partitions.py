@@ -102,6 +102,7 @@ def test_e3_who_is_cut_off_disturbs_no_answer_and_gives_way_to_the_ring_that_ser
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)
 def test_e3_a_ring_that_is_cut_in_two_goes_on_with_the_majority_and_then_nothing_changes(
     tmp_path: Path, switch: Switch
 ) -> None:

@@ -15,7 +15,7 @@ def test_the_ring_that_went_on_through_a_partition_beats_the_newer_one_of_who_wa
     facts = [*facts_of(scene, serving), *facts_of(scene, formed_alone)]
     expected = (serving,), (Withdrawal("p1", LATER),)
     for held in (
-        Placements([formed_alone], rivals=[serving]),  # the claims were merged
+        Placements([serving], rivals=[formed_alone]),  # the claims were merged
         Placements([serving]),  # the cut off one's document came first
     ):
         decided = reconcile(scene.cluster("abcd", held, facts))
@@ -30,6 +30,20 @@ def test_a_ring_that_really_was_lost_gives_way_to_the_newer_one(scene) -> None:
         facts = [scene.fact(lost, 1, phase), *facts_of(scene, formed_anew)]
         decided = reconcile(scene.cluster("abcd", Placements([formed_anew], rivals=[lost]), facts))
         assert (decided.placements, decided.withdrawals) == ((formed_anew,), ())
+
+
+def test_of_two_rings_that_serve_the_one_of_the_side_that_leads_goes_on(scene) -> None:
+    ours, theirs = scene.placement("b", "c", epoch=LATER), scene.placement("d", epoch=Epoch(1, 2, "d"))
+    facts = [*facts_of(scene, ours), *facts_of(scene, theirs)]
+    decided = reconcile(scene.cluster("abcd", Placements([ours], rivals=[theirs]), facts))
+    assert (decided.placements, decided.withdrawals) == ((ours,), ())
+
+
+def test_a_leader_that_comes_back_gives_up_its_broken_ring_for_any_that_is_ready(scene) -> None:
+    broken, ready = scene.placement("a", "b", epoch=LATER), scene.placement("b", epoch=Epoch(1, 2, "b"))
+    facts = [scene.fact(broken, 0, StagePhase.BROKEN), *facts_of(scene, ready)]
+    decided = reconcile(scene.cluster("ab", Placements([broken], rivals=[ready]), facts))
+    assert (decided.placements, decided.withdrawals) == ((ready,), (Withdrawal("p1", LATER),))
 
 
 def test_a_leader_that_forms_a_ring_anew_is_not_held_up_by_what_workers_still_report(scene) -> None:
