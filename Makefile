@@ -20,7 +20,9 @@ types: install
 	$(RUN)pyright
 
 # Two processes, each with whole files; more by ARGS="-n 8". In the files' order, since the slow ones come first.
+# The tests start hundreds of processes, which would compile everything anew where PYTHONDONTWRITEBYTECODE is set.
 unit: install
+	@$(RUN)python -m compileall -q p2pexo networking tests
 	$(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Simulated clusters in virtual time, one per seed, on all cores. A single seed is replayed and its story told.
@@ -41,7 +43,7 @@ install: .venv/installed
 	@test -n "$(PYTHON)" || { echo "p2pexo needs Python 3.11 or newer; none was found on the PATH" >&2; exit 1; }
 	@command -v uv >/dev/null || test -x .tools/bin/uv || { $(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv; }
 	@test -x .venv/bin/python || $(UV) venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv
-	@$(UV) pip sync --quiet --python .venv/bin/python requirements.lock
+	@$(UV) pip sync --quiet --compile-bytecode --python .venv/bin/python requirements.lock
 	@$(UV) pip install --quiet --python .venv/bin/python --no-deps --editable .
 	@# trio-typing, which libp2p imports, carries stubs of an old trio that would hide trio's own types from pyright.
 	@rm -rf .venv/lib/python*/site-packages/trio-stubs

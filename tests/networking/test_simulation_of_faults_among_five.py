@@ -6,7 +6,7 @@ import pytest
 
 from networking.simulated_run import nodes_of, run_seed
 
-SEEDS = [seed for seed in range(180) if nodes_of(seed) == 5]
+SEEDS = [seed for seed in range(510) if nodes_of(seed) == 5]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
