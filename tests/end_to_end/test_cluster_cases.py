@@ -52,6 +52,25 @@ def test_e7_large_requests_are_answered_or_refused_and_cost_no_node(tmp_path: Pa
         assert cluster[0].snapshot().term == term
 
 
+def test_e1_a_machine_that_died_or_left_gets_no_stage_and_one_that_restarts_counts_once(tmp_path: Path) -> None:
+    with scripted_nodes(tmp_path, 3, Script()) as cluster:
+        leader = cluster.leader()
+        restless, other = (node for node in cluster.nodes if node is not leader)
+        restless.kill()
+        cluster.wait_until_together()
+        ring = cluster.place(MODEL, min_stages=2)
+        assert {stage.peer for stage in ring.stages} == {node.snapshot().me for node in (leader, other)}
+        for _ in range(3):
+            restless.start()
+            restless.wait_until_up()
+            restless.kill()
+        restless.start()
+        restless.wait_until_up()
+        assert len(cluster.nodes) == 3 and cluster.wait_until_together() == leader.snapshot().me
+        kept = leader.placement(MODEL)
+        assert kept is not None and (kept.id, kept.epoch, kept.state) == (ring.id, ring.epoch, "ready")
+
+
 def followed_to_its_end(cluster: RealCluster, id: str) -> PlacementView | None:
     found = next((each for each in cluster[0].snapshot().placements if each.id == id), None)
     return found if found is not None and found.state in ("ready", "failed") else None
@@ -61,7 +80,7 @@ def followed_to_its_end(cluster: RealCluster, id: str) -> PlacementView | None:
 def test_e11_what_was_accepted_becomes_ready_or_says_why_not(tmp_path: Path) -> None:
     with scripted_nodes(tmp_path, 2, Script()) as cluster:
         two: dict[str, object] = {"model": MODEL, "min_stages": 2}
-        for turn in range(5):
+        for turn in range(20):
             with ThreadPoolExecutor(2) as pool:
                 answers = list(pool.map(lambda node: place(node, two), (cluster[0], cluster[turn % 2])))
             ids = {answer.json()["id"] for answer in answers if answer.status_code < 300}

@@ -102,5 +102,7 @@ def as_sets(placements: Placements) -> tuple[frozenset[Placement], frozenset[Del
 
 
 @given(payloads, payloads, payloads)
-def test_merging_loses_nothing_in_any_order_and_any_number_of_times(a: Placements, b: Placements, c: Placements) -> None:
+def test_merging_loses_nothing_in_any_order_and_any_number_of_times(
+    a: Placements, b: Placements, c: Placements
+) -> None:
     assert as_sets(merged(a, b, c)) == as_sets(merged(c, a, b)) == as_sets(merged(merged(a, b), c, a))
