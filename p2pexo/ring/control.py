@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from cattrs.strategies import configure_tagged_union
 
 from p2pexo.engine.scheduler import Limits
+from p2pexo.engine.speeds import ComputeSpeed
 from p2pexo.generation.codec import converter, decode, encode
 from p2pexo.generation.events import Event
 from p2pexo.generation.request import Request
@@ -57,7 +58,16 @@ class Cancel:
     call: int
 
 
-Command = Prepare | Start | Join | Submit | Cancel
+@frozen
+class Measure:
+    """The first and only command of a process that becomes no stage: how fast does this machine compute?"""
+
+    engine: str
+    dense: bool
+    """With weights as plain floats, else quantised."""
+
+
+Command = Prepare | Measure | Start | Join | Submit | Cancel
 
 
 @frozen
@@ -81,13 +91,20 @@ class Pulse:
     """Why the step that is being computed must hang; empty while it need not."""
 
 
+@frozen
+class Measured:
+    """The answer to ``Measure``."""
+
+    speed: ComputeSpeed
+
+
 PULSE_S = 1.0
 """Raise it and a stopped process is noticed later; lower it and idle ones cost more."""
 
 DUMP_SIGNAL = signal.SIGUSR1
 """Makes a stage process write where all its threads are to its standard error."""
 
-Report = StatusChanged | Happened | Pulse
+Report = StatusChanged | Happened | Pulse | Measured
 
 configure_tagged_union(Command, converter, tag_name="command")
 configure_tagged_union(Report, converter, tag_name="report")

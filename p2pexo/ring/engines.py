@@ -10,6 +10,7 @@ from attrs import frozen
 from p2pexo.engine.answer import AnswerText
 from p2pexo.engine.batch import Batch, BatchResult
 from p2pexo.engine.grammar import GrammarSpec
+from p2pexo.engine.speeds import ComputeSpeed
 from p2pexo.generation.request import Request
 
 MLX_ENGINE = "p2pexo.ring.mlx_kit:kit"
@@ -59,12 +60,18 @@ class TextModel(AnswerText, Protocol):
         ...
 
 
+class MeasureSpeed(Protocol):
+    def __call__(self, *, dense: bool) -> ComputeSpeed: ...
+
+
 @frozen
 class EngineKit:
     """What a stage process makes: its stage, and on stage 0 also the text model of the directory."""
 
     load_stage: LoadStage
     load_text: Callable[[Path], TextModel]
+    measure: MeasureSpeed | None = None
+    """None: it computes nothing whose speed would matter."""
 
 
 def find_kit(path: str) -> EngineKit:

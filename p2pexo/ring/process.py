@@ -25,6 +25,8 @@ from p2pexo.ring.control import (
     PULSE_S,
     Command,
     FrameBuffer,
+    Measure,
+    Measured,
     Prepare,
     Pulse,
     Report,
@@ -63,6 +65,9 @@ def _run(commands: Iterator[Command], report: Callable[[Report], None]) -> None:
     """Be the stage that ``Start`` describes."""
     inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
     start = next(commands, None)
+    if isinstance(start, Measure):
+        _measure(start, report)
+        start = next(commands, None)
     if isinstance(start, Prepare):
         find_kit(start.engine)
         start = next(commands, None)
@@ -74,6 +79,12 @@ def _run(commands: Iterator[Command], report: Callable[[Report], None]) -> None:
     clock = StepClock(start.patience)
     threading.Thread(target=_beat, args=(report, clock), name="pulse", daemon=True).start()
     StageLoop(start, inbox, report, clock).run()
+
+
+def _measure(command: Measure, report: Callable[[Report], None]) -> None:
+    kit = find_kit(command.engine)
+    if kit.measure is not None:
+        report(Measured(kit.measure(dense=command.dense)))
 
 
 def _forward(commands: Iterator[Command], inbox: queue.SimpleQueue[Command]) -> None:

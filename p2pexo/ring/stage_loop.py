@@ -21,7 +21,7 @@ from p2pexo.generation.events import Event, Failed
 from p2pexo.generation.request import Request
 from p2pexo.ring.capacity import cache_tokens
 from p2pexo.ring.conductor import Conductor
-from p2pexo.ring.control import Cancel, Command, Happened, Join, Prepare, Report, Start, StatusChanged, Submit
+from p2pexo.ring.control import Cancel, Command, Happened, Join, Measure, Prepare, Report, Start, StatusChanged, Submit
 from p2pexo.ring.engine_errors import explain
 from p2pexo.ring.engines import StageEngine, TextModel, find_kit
 from p2pexo.ring.links import Arrived, LinkDelayed, Linked, LinkError, LinkEvent, LinkLost, Links
@@ -109,7 +109,7 @@ class StageLoop:
                     self._handle_link(message)
             case BatchResult():
                 self._apply(message)
-            case Prepare() | Start():
+            case Prepare() | Start() | Measure():
                 _logger.error("a stage is started once; this command is ignored")
 
     def _handle_link(self, event: LinkEvent) -> None:

@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from p2pexo.engine.speeds import ComputeSpeed
 from p2pexo.generation.events import Delta, Failed, Finished, FinishReason, Usage
 from p2pexo.generation.request import Message, Request, Role
 from p2pexo.ring.control import (
@@ -9,6 +10,8 @@ from p2pexo.ring.control import (
     FrameBuffer,
     Happened,
     Join,
+    Measure,
+    Measured,
     Report,
     StatusChanged,
     Submit,
@@ -25,11 +28,13 @@ COMMANDS: list[Command] = [
     Join(Neighbours(Epoch(1, 2, "x"), "previous", "next", (Endpoint("::1", 5),))),
     Submit(3, Request("r1", "owner/model", (Message(Role.USER, "grüße"),))),
     Cancel(3),
+    Measure("some.module:kit", dense=True),
 ]
 REPORTS: list[Report] = [
     StatusChanged(StageStatus(StagePhase.BROKEN, reason="gone", epoch=Epoch(1, 2, "x"))),
     Happened(3, Delta(0, (5,), "a")),
     Happened(3, Finished(FinishReason.STOP, Usage(1, 2))),
+    Measured(ComputeSpeed(4e10, 2e12)),
 ]
 
 
