@@ -13,11 +13,13 @@ from p2pexo.cluster.facts import (
     LEAVING_KEY,
     MODELS_KEY,
     NODE_KEY,
+    SPEEDS_KEY,
     STAGE_KEY_PREFIX,
     STAYS_KEY,
     ModelsFact,
     NodeFacts,
     Placements,
+    SpeedsFact,
     StageFact,
     StayFact,
     StaysFact,
@@ -50,6 +52,7 @@ class Cluster:
     stays: Mapping[str, StaysFact] = field(factory=dict[str, StaysFact])
     leaving: frozenset[str] = frozenset()
     """Peers that are about to go; no stage is given to them any more."""
+    speeds: Mapping[str, SpeedsFact] = field(factory=dict[str, SpeedsFact])
 
     @property
     def i_lead(self) -> bool:
@@ -130,6 +133,7 @@ def observe(view: View) -> Cluster:
         placements=read_placements(view.payload),
         stays=_one_of_each(documents, STAYS_KEY, StaysFact),
         leaving=frozenset(peer for peer, document in documents.items() if LEAVING_KEY in document),
+        speeds=_one_of_each(documents, SPEEDS_KEY, SpeedsFact),
     )
 
 

@@ -5,9 +5,12 @@ from contextlib import suppress
 
 from attrs import evolve
 
+from p2pexo.cluster.demand import demand
+from p2pexo.cluster.facts import SpeedsFact
 from p2pexo.cluster.faults import Fault
+from p2pexo.cluster.machines import Candidate, by_preference
 from p2pexo.cluster.observed import Cluster
-from p2pexo.cluster.placement import Candidate, by_preference, demand, plan
+from p2pexo.cluster.placement import plan
 from p2pexo.generation.errors import GenerationError, InsufficientMemoryError, InvalidRequestError
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import Placement, StagePlan
@@ -57,6 +60,7 @@ def candidates(cluster: Cluster, card: Card, *, besides: Placement | None = None
             dense=node.dense,
             device=node.device,
             preference=2 * (peer in stages) + (peer in holders),
+            speeds=cluster.speeds.get(peer, SpeedsFact()),
         )
         for peer, node in sorted(cluster.nodes.items())
         if cluster.is_alive(peer) and peer in able and peer not in cluster.leaving
@@ -92,10 +96,8 @@ def _kept_on(placement: Placement, lost: set[str], peer: str) -> int:
 
 
 def _needed(card: Card, placement: Placement, rank: int, machine: Candidate, tokens: int | None = None) -> int:
-    stage, is_last = placement.stages[rank], rank == len(placement.stages) - 1
-    layers = stage.end_layer - stage.first_layer
-    needs = demand(card, machine, placement.precision)
-    return needs.of_stage(layers, first=rank == 0, last=is_last, tokens=tokens)
+    stage = placement.stages[rank]
+    return demand(card, machine, placement.precision).of_stage(stage.first_layer, stage.end_layer, tokens)
 
 
 def _inherited(card: Card, placement: Placement, rank: int, heir: Candidate) -> StagePlan:
