@@ -26,6 +26,7 @@ from p2pexo.cluster.chronicle import keep_chronicle
 from p2pexo.cluster.control import Control
 from p2pexo.cluster.facts import NodeFacts
 from p2pexo.cluster.fetching import in_thread
+from p2pexo.cluster.gauge import Gauge
 from p2pexo.cluster.idle_rings import IdleRings
 from p2pexo.cluster.keeper import Surroundings
 from p2pexo.cluster.leader import Leader
@@ -37,6 +38,7 @@ from p2pexo.cluster.resources import device, link_hosts, machine, measure
 from p2pexo.cluster.worker import Worker
 from p2pexo.engine.blas import Blas, prepare_blas
 from p2pexo.engine.environment import private_directory, stage_environment
+from p2pexo.engine.speeds import ComputeSpeed
 from p2pexo.models.store import Store
 from p2pexo.node.announcing import keep_announced
 from p2pexo.node.belonging import Belonging
@@ -45,6 +47,7 @@ from p2pexo.node.notices import Notices
 from p2pexo.node.pairing import Pairing
 from p2pexo.node.settings import NodeSettings
 from p2pexo.ring.engines import MLX_ENGINE, SCRIPTED_ENGINE
+from p2pexo.ring.measuring import measure_compute
 from p2pexo.ring.spare import Spare
 from p2pexo.ring.stage import StageSpec
 from p2pexo.ring.supervisor import StageProcess
@@ -91,6 +94,7 @@ class Node:
         self._reporter = Reporter(self._overlay, self._measure, self._store)
         self._leader = Leader(self._overlay, lambda: {card.id: card for card in self._store.cards()})
         self._spare = Spare(ENGINES[settings.engine], self._stage_environment)
+        self._gauge = Gauge(self._overlay, self._measure_compute if settings.engine == "mlx" else None)
         self._worker = Worker(self._surroundings(identity), verify)
         self._control = Control(
             self._overlay,
@@ -173,7 +177,7 @@ class Node:
         self._api_url = url
         log.info("serving", url=reachable_url(url, stage_hosts(self.settings)))
         runs = (self._reporter.run, self._leader.run, self._worker.run, self._idle_rings.run)
-        runs += (self._spare.run, partial(keep_spare, self._overlay, self._spare.want))
+        runs += (self._spare.run, partial(keep_spare, self._overlay, self._spare.want), self._gauge.run)
         for duty in (*runs, partial(keep_chronicle, self._overlay)):
             duties.start_soon(duty)
         hosts = tuple(dict.fromkeys(parse(address).host for address in self.settings.listen_addresses))
@@ -202,6 +206,10 @@ class Node:
             link_hosts=hosts,
         )
         return evolve(facts, dense=is_dense(self.settings.precision))
+
+    async def _measure_compute(self) -> ComputeSpeed | None:
+        dense = is_dense(self.settings.precision)
+        return await measure_compute(MLX_ENGINE, self._stage_environment(), dense=dense)
 
     def _surroundings(self, identity: Identity) -> Surroundings:
         return Surroundings(

@@ -19,6 +19,7 @@ from networking.simulation import simulate
 from networking.transport import Address, PeerId
 from p2pexo.cluster.control import Control
 from p2pexo.cluster.facts import NodeFacts
+from p2pexo.cluster.gauge import Gauge
 from p2pexo.cluster.idle_rings import IdleRings
 from p2pexo.cluster.keeper import Surroundings
 from p2pexo.cluster.leader import Leader
@@ -27,6 +28,7 @@ from p2pexo.cluster.placements import merge_payloads
 from p2pexo.cluster.reporter import Reporter
 from p2pexo.cluster.snapshot import PlacementView
 from p2pexo.cluster.worker import Worker
+from p2pexo.engine.speeds import ComputeSpeed
 from p2pexo.generation.errors import ModelNotFoundError, RingBrokenError
 from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Started, Usage
 from p2pexo.generation.request import Request
@@ -204,7 +206,10 @@ class Node:
         self.host = Host(self.overlay, self.worker.first_stage, self.idle_rings)
         self.router = Router(self.overlay, self.control, settings)
         self.departure = Departure(self.overlay, self.router)
+        gauge = Gauge(self.overlay, rehearsal.measure_compute)
         self._duties = (self.reporter.run, self.worker.run, self.leader.run, self.idle_rings.run)
+        if rehearsal.speed is not None:
+            self._duties += (gauge.run,)
 
     async def run(self) -> None:
         with self.scope:
@@ -250,7 +255,19 @@ class Rehearsal:
         self.reason = "model.safetensors is cut short"
         self.unstartable: set[str] = set()
         """Names of nodes on which no stage process can even be started."""
+        self.speed: ComputeSpeed | None = None
+        """Of every node that is added from now on; None: nothing is measured."""
+        self.measure_s = 1.0
+        """How long it takes to measure how fast a node computes."""
+        self.gauged = [0, 0]
+        """How often a node's computing began to be measured, and how often it came to an end."""
         self._nursery = nursery
+
+    async def measure_compute(self) -> ComputeSpeed | None:
+        self.gauged[0] += 1
+        await trio.sleep(self.measure_s)
+        self.gauged[1] += 1
+        return self.speed
 
     def start_stage(self, spec: StageSpec, node: str) -> PretendedStage:
         if node in self.unstartable:
