@@ -9,6 +9,7 @@ from cattrs.strategies import configure_tagged_union
 
 from networking.overlay import Overlay
 from networking.transport import PeerId, TransportError
+from p2pexo.cluster.manual import Part
 from p2pexo.generation.codec import DecodeError, converter, decode, encode
 from p2pexo.generation.errors import ErrorReport, UnavailableError, from_report
 from p2pexo.models.card import Card
@@ -33,6 +34,8 @@ class PlaceCommand:
     min_stages: int = 1
     precision: str = "auto"
     by_user: bool = True
+    split: tuple[Part, ...] = ()
+    """Which machine runs which layers; empty to have that decided."""
     card: Card | None = None
     """What the sender knows of the model, for a leader that has not heard of it."""
     seen_term: int = 0

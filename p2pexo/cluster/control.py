@@ -12,10 +12,13 @@ from p2pexo.cluster.commands import DeleteCommand, PlaceCommand, send_command
 from p2pexo.cluster.describe import describe
 from p2pexo.cluster.leaving import send_away
 from p2pexo.cluster.observed import Cluster, observe
+from p2pexo.cluster.preview import PlacementPreview, preview
+from p2pexo.cluster.reforming import candidates
 from p2pexo.cluster.seams import Store
 from p2pexo.cluster.snapshot import AwayView, ClusterSnapshot
 from p2pexo.cluster.unloading import unload
 from p2pexo.generation.errors import InvalidRequestError, ModelNotFoundError
+from p2pexo.models.architectures import check_architecture
 from p2pexo.models.card import Card
 from p2pexo.models.catalogue import Catalogue
 
@@ -68,6 +71,12 @@ class Control:
         """The id of the placement that runs the model, new or not. Raises GenerationError with the leader's reason."""
         card = await self._card(command)
         return await send_command(self._overlay, evolve(command, model=card.id, card=card))
+
+    async def preview(self, command: PlaceCommand) -> PlacementPreview:
+        """What placing would do, and what else could be done; nothing is changed. Raises GenerationError."""
+        card = await self._card(command)
+        check_architecture(card.id, card.architecture)
+        return await trio.to_thread.run_sync(_preview, self.observe(), card, command)
 
     async def _card(self, command: PlaceCommand) -> Card:
         """Only what a person asks for is looked up outside the cluster; a request that names any model is no such wish."""
@@ -122,3 +131,17 @@ class Control:
             if snapshot != shown:
                 shown = snapshot
                 yield snapshot
+
+
+def _preview(cluster: Cluster, card: Card, command: PlaceCommand) -> PlacementPreview:
+    """As if the model were not placed yet."""
+    same = (each for each in cluster.placements.placements if (each.model, each.revision) == (card.id, card.revision))
+    running = next(same, None)
+    return preview(
+        card,
+        candidates(cluster, card, besides=running),
+        min_stages=command.min_stages,
+        precision=command.precision,
+        split=command.split,
+        running=running.id if running else "",
+    )
