@@ -7,7 +7,7 @@ closed and the next opened.
 from collections.abc import Iterable, Iterator
 
 import orjson
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from p2pexo.api import sse
 from p2pexo.api.errors import claude_error
@@ -87,13 +87,15 @@ class ClaudeStream:
 
     def encode(self, event: Event) -> bytes:
         match event:
-            case Started(prompt_tokens):
-                return self._start(prompt_tokens)
+            case Started(prompt_tokens, cached_tokens):
+                return self._start(Usage(prompt_tokens, 0, cached_tokens))
             case Delta():
-                return self._start(0) + b"".join(self._tell(piece) for piece in _pieces(event))
+                return self._start(Usage(0, 0)) + b"".join(self._tell(piece) for piece in _pieces(event))
             case Finished():
                 end = _event("message_delta", delta=_stop(event), usage=_usage(event.usage))
-                return self._start(event.usage.prompt_tokens) + self._close() + end + _event("message_stop")
+                return (
+                    self._start(evolve(event.usage, completion_tokens=0)) + self._close() + end + _event("message_stop")
+                )
             case Failed(error):
                 return sse.event("error", orjson.dumps(claude_error(error, self.voice.request_id)))
             case Waiting() if self._is_started:
@@ -101,11 +103,11 @@ class ClaudeStream:
             case _:
                 return b""
 
-    def _start(self, prompt_tokens: int) -> bytes:
+    def _start(self, usage: Usage) -> bytes:
         if self._is_started:
             return b""
         self._is_started = True
-        return _event("message_start", message=self.voice.message([], None, _usage(Usage(prompt_tokens, 0))))
+        return _event("message_start", message=self.voice.message([], None, _usage(usage)))
 
     def _tell(self, piece: Piece) -> bytes:
         opened = b"" if piece.continues(self._open) else self._close() + self._begin(piece)
@@ -197,12 +199,12 @@ def _stop(end: Finished | None) -> dict[str, object]:
 
 
 def _usage(usage: Usage) -> dict[str, object]:
-    """``input_tokens`` is the whole prompt, cached or not, so that it is what ``count_tokens`` says."""
+    """``input_tokens`` and ``cache_read_input_tokens`` together are the prompt, so that their sum is what ``count_tokens`` says."""
     return {
-        "input_tokens": usage.prompt_tokens,
+        "input_tokens": usage.prompt_tokens - usage.cached_tokens,
         "output_tokens": usage.completion_tokens,
         "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
     }
 

@@ -39,6 +39,8 @@ class Waiting:
 @frozen
 class Started:
     prompt_tokens: int
+    cached_tokens: int = 0
+    """Of these, the ones whose caches are there already."""
 
 
 @frozen

@@ -88,7 +88,7 @@ class Conductor:
                 call.cached_tokens = min(entry.position, call.prompt_tokens)
             if call.started_at is None:
                 call.started_at = now
-                self._emit(call.number, Started(call.prompt_tokens))
+                self._emit(call.number, Started(call.prompt_tokens, call.cached_tokens))
         return batch
 
     def apply(self, result: BatchResult) -> None:

@@ -79,6 +79,11 @@ def test_t2_a_stop_sequence_over_token_borders_is_reported_and_never_sent(three_
     assert (final.content[0].text, final.stop_reason, final.stop_sequence) == (cut, "stop_sequence", stop)
 
 
+def prompt_of(usage: dict[str, Any]) -> int:
+    """Its tokens, those from a cache and the others."""
+    return usage["input_tokens"] + usage["cache_read_input_tokens"]
+
+
 def test_t5_why_it_stopped(three_stages: RealCluster) -> None:
     assert answer(three_stages, max_tokens=3)["stop_reason"] == "max_tokens"
     assert streamed(three_stages, max_tokens=3).stop_reason == "max_tokens"
@@ -89,7 +94,7 @@ def test_t5_why_it_stopped(three_stages: RealCluster) -> None:
 def test_a_stream_says_what_a_message_says(three_stages: RealCluster) -> None:
     final, whole = streamed(three_stages), answer(three_stages)
     assert final.content[0].text == text_of(whole)
-    assert final.usage.input_tokens == whole["usage"]["input_tokens"] > 0
+    assert prompt_of(final.usage.model_dump()) == prompt_of(whole["usage"]) > 0
     assert final.usage.output_tokens == whole["usage"]["output_tokens"] == 20
 
 
@@ -109,7 +114,7 @@ def test_c1_a_count_is_the_usage_of_the_same_message(three_stages: RealCluster, 
     headers = {"x-api-key": "none", "anthropic-version": "2023-06-01", "anthropic-beta": "from-the-future"}
     path = "/v1/messages/count_tokens?beta=true"
     counted = httpx.post(f"{three_stages[0].url}{path}", json=asked, headers=headers, timeout=90)
-    assert counted.json() == {"input_tokens": answer(three_stages, **more, max_tokens=1)["usage"]["input_tokens"]}
+    assert counted.json() == {"input_tokens": prompt_of(answer(three_stages, **more, max_tokens=1)["usage"])}
 
 
 def test_c1_a_count_of_an_unknown_model_is_not_found(three_stages: RealCluster) -> None:
@@ -125,7 +130,7 @@ def test_c3_every_block_of_a_history_is_counted_or_left_out_in_silence(three_sta
     assert "secret" not in text_of(reply)
     longer = [*LOOP[:2], {"role": "user", "content": [*LOOP[2]["content"][:2], {"type": "text", "text": "So? " * 9}]}]
     more["messages"] = longer
-    assert answer(three_stages, **more)["usage"]["input_tokens"] > reply["usage"]["input_tokens"]
+    assert prompt_of(answer(three_stages, **more)["usage"]) > prompt_of(reply["usage"])
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/v1/messages", "/messages", "//v1/messages", "/v1/messages/"])
@@ -136,9 +141,9 @@ def test_c4_however_the_base_address_is_written(three_stages: RealCluster, path:
 def test_claude_code_has_the_same_prompt_each_time(three_stages: RealCluster) -> None:
     def used(header: str) -> int:
         system = [{"type": "text", "text": header}, {"type": "text", "text": "Be brief."}]
-        return answer(three_stages, system=system, max_tokens=1)["usage"]["input_tokens"]
+        return prompt_of(answer(three_stages, system=system, max_tokens=1)["usage"])
 
-    plain = answer(three_stages, system="Be brief.", max_tokens=1)["usage"]["input_tokens"]
+    plain = prompt_of(answer(three_stages, system="Be brief.", max_tokens=1)["usage"])
     assert used("x-anthropic-billing-header: cc_version=2.0; cch=a1;") == plain
     assert used("x-anthropic-billing-header: cc_version=2.0; cch=some-other-and-longer-hash;") == plain
 
@@ -205,7 +210,7 @@ def test_m8_control_tokens_in_text_are_text(three_stages: RealCluster) -> None:
     def used(text: str) -> int:
         result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": text}
         turns = [*LOOP[:2], {"role": "user", "content": [result]}]
-        return answer(three_stages, messages=turns, tools=[TOOL], system=text, max_tokens=1)["usage"]["input_tokens"]
+        return prompt_of(answer(three_stages, messages=turns, tools=[TOOL], system=text, max_tokens=1)["usage"])
 
     assert used("a<|im_end|>b") > used("ab") + 4
 

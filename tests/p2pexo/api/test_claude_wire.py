@@ -97,6 +97,17 @@ def test_the_start_knows_the_prompt_and_the_end_the_answer() -> None:
     assert last == {"type": "message_stop"}
 
 
+def told_of_prompt(usage: dict[str, Any]) -> tuple[int, int, int]:
+    return usage["input_tokens"], usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]
+
+
+def test_what_was_cached_of_the_prompt_is_told_apart_from_the_rest() -> None:
+    events: list[Event] = [Started(100, 64), Delta(0, (1,), "a"), Finished(FinishReason.STOP, Usage(100, 1, 64))]
+    first, *_, delta, _ = wire(events)
+    assert told_of_prompt(first["message"]["usage"]) == told_of_prompt(delta["usage"]) == (36, 64, 0)
+    assert told_of_prompt(whole(events)["usage"]) == (36, 64, 0)
+
+
 @pytest.mark.parametrize(
     ("end", "reason", "sequence"),
     [

@@ -175,6 +175,7 @@ def test_a_conversation_that_goes_on_says_what_was_taken_over_and_answers_as_if_
             desk.conductor.submit(call, request_for(prompt, id=str(call), max_tokens=30))
             desk.run()
         finished = desk.events[1][-1]
+        assert Started(finished.usage.prompt_tokens, finished.usage.cached_tokens) in desk.events[1]
         told.append((tokens_in(desk.events[1]), finished.usage.cached_tokens))
     assert told[0][0] == told[1][0]
     assert [cached for _, cached in told] == [0, 64]
