@@ -13,7 +13,7 @@ SILENCE_S = 6.0
 """How long a loaded process may give no sign of life before it is killed. Raise it for machines that are overloaded for long;
 lower it and one that was stopped is replaced sooner."""
 
-DUMP_S = 0.3
+DUMP_S = 1.0
 """What a condemned process gets to write where it is. Raise it for slow machines; lower it and the ring is formed anew sooner."""
 
 _STIRRING = (StagePhase.LISTENING, StagePhase.LINKING, StagePhase.READY, StagePhase.BROKEN)

@@ -217,8 +217,9 @@ def real_cluster(
     try:
         for node in nodes:
             node.start()
-            if memory:
-                node.wait_until_up()  # one after the other, so that the first one leads
+            if memory:  # one after the other, so that the first one leads
+                node.wait_until_up()
+                wait_for("somebody leads", lambda: node.snapshot().leader)  # noqa: B023
         for node in nodes:
             node.wait_until_up()
         cluster = RealCluster(nodes)
