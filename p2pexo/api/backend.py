@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from p2pexo.cluster.commands import PlaceCommand
+from p2pexo.cluster.preview import PlacementPreview
 from p2pexo.cluster.snapshot import ClusterSnapshot
 from p2pexo.generation.events import Event
 from p2pexo.generation.request import Request
@@ -32,6 +33,10 @@ class Cluster(Protocol):
 
     async def place(self, command: PlaceCommand) -> str:
         """The id of the placement, new or already there. Raises GenerationError."""
+        ...
+
+    async def preview(self, command: PlaceCommand) -> PlacementPreview:
+        """What placing would do, and what else could be done; nothing is changed. Raises GenerationError."""
         ...
 
     async def delete(self, placement_id: str) -> None:

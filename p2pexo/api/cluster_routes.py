@@ -13,6 +13,7 @@ from p2pexo.api.fields import Fields, Range
 from p2pexo.api.lifetime import Lifetime, lifetime_of
 from p2pexo.api.streaming import SILENCE_S
 from p2pexo.cluster.commands import PlaceCommand
+from p2pexo.cluster.manual import parse_split
 from p2pexo.cluster.snapshot import ClusterSnapshot
 from p2pexo.generation.codec import encode
 from p2pexo.generation.errors import InvalidRequestError
@@ -20,7 +21,7 @@ from p2pexo.generation.errors import InvalidRequestError
 SNAPSHOT_INTERVAL_S = 0.2
 """Changes closer together than this are shown as one. Raise it and the page lags; lower it and a busy cluster floods it."""
 
-PLACEMENT_FIELDS = ("model", "min_stages", "precision")
+PLACEMENT_FIELDS = ("model", "min_stages", "precision", "split", "dry_run")
 PRECISIONS = ("auto", "keep", "dequantise")
 _STAGES = Range(1, 1024)
 
@@ -37,7 +38,11 @@ def add_cluster_routes(app: Quart, cluster: Cluster) -> None:
 
     @app.post("/v1/placements")
     async def place() -> Response:
-        placement_id = await cluster.place(_place_command(await read_json(request)))
+        body = await read_json(request)
+        command = _place_command(body)
+        if body.boolean("dry_run"):
+            return json_response(encode(await cluster.preview(command)))
+        placement_id = await cluster.place(command)
         return json_response(orjson.dumps({"id": placement_id}), status=201)
 
     @app.delete("/v1/placements/<placement_id>")
@@ -65,10 +70,14 @@ def _place_command(body: Fields) -> PlaceCommand:
             raise InvalidRequestError(
                 f"{name}: not known here; a placement takes {', '.join(PLACEMENT_FIELDS)}", param=name
             )
+    split = body.text("split", None)
+    if split is not None and body.get("min_stages") is not None:
+        raise InvalidRequestError("min_stages: a split says itself how many stages there are", param="min_stages")
     return PlaceCommand(
         model=body.text("model", ""),
         min_stages=body.integer("min_stages", 1, _STAGES),
         precision=body.choice("precision", "auto", PRECISIONS),
+        split=parse_split(split) if split is not None else (),
     )
 
 

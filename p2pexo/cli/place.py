@@ -1,15 +1,19 @@
 """``p2pexo place`` and ``p2pexo delete``: models onto the machines of a cluster, and off them."""
 
+import sys
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from p2pexo.cli.client import Target, connect
 from p2pexo.cli.display import open_display
 from p2pexo.cli.errors import CommandError
 from p2pexo.cli.follow import follow_placement
+from p2pexo.cli.preview_tables import preview_tables
 from p2pexo.cli.tables import open_console, ring_table
-from p2pexo.client import ClusterState, Precision
+from p2pexo.client import ClusterState, PlacementPreview, Precision
+from p2pexo.generation.codec import encode
 
 _DEFAULT_TARGET = Target()
 
@@ -20,6 +24,9 @@ def place(
     *,
     min_stages: int = 1,
     precision: Precision | None = None,
+    split: str | None = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
     wait: Annotated[bool, Parameter(negative="--no-wait", name="--wait")] = True,
     target: Target = _DEFAULT_TARGET,
 ) -> None:
@@ -33,12 +40,23 @@ def place(
         Split it over at least so many machines, even if fewer would do. More stages leave each machine more memory, and add a hop to every token.
     precision
         In which form weights are computed; without it, what the nodes were told. See `p2pexo node --help`.
+    split
+        Which machine runs which layers, both ends counted in, such as `mac-a=0-9,mac-b=10-29`; without it the cluster decides. Machines are named by name or peer id.
+    dry_run
+        Place nothing; show what would be done, and what else could be: a ring of each number of machines with memory and expected speed, or why there can't be one.
+    json
+        With --dry-run: one JSON object, for programs.
     wait
         Wait until it can answer, and show how it loads. Ctrl-C ends the waiting, not the loading.
     """
+    if json and not dry_run:
+        raise CommandError("--json shows a preview; add --dry-run")
     console = open_console()
     with connect(target) as client:
-        placement_id = client.place(model, min_stages=min_stages, precision=precision)
+        if dry_run:
+            _show(client.preview(model, min_stages=min_stages, precision=precision, split=split), console, json)
+            return
+        placement_id = client.place(model, min_stages=min_stages, precision=precision, split=split)
         if not wait:
             console.print(placement_id, highlight=False)
             return
@@ -48,6 +66,13 @@ def place(
                 client.cluster, placement_id, lambda snapshot: display.show(snapshot, placement_id)
             )
         console.print(ring_table(placement))
+
+
+def _show(preview: PlacementPreview, console: Console, json: bool) -> None:
+    if json:
+        sys.stdout.write(encode(preview).decode() + "\n")
+    else:
+        console.print(preview_tables(preview), highlight=False)
 
 
 def delete(placement: str, /, *, target: Target = _DEFAULT_TARGET) -> None:

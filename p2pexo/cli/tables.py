@@ -111,9 +111,13 @@ def _reason(placement: Placement) -> tuple[Text, ...]:
 
 
 def layers(stage: Stage) -> str:
+    return span(stage.first_layer, stage.end_layer)
+
+
+def span(first_layer: int, end_layer: int) -> str:
     """``0-9``, both ends included, as people count."""
-    last = stage.end_layer - 1
-    return f"{stage.first_layer}-{last}" if last > stage.first_layer else str(stage.first_layer)
+    last = end_layer - 1
+    return f"{first_layer}-{last}" if last > first_layer else str(first_layer)
 
 
 def state_text(state: str) -> Text:

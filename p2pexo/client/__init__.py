@@ -46,6 +46,7 @@ from p2pexo.client.errors import (
 from p2pexo.client.follow import Following
 from p2pexo.client.messages import Message, Picture, Tool, ToolCall
 from p2pexo.client.operations import Precision
+from p2pexo.client.preview import PlacementOption, PlacementPreview, StagePreview
 from p2pexo.client.sync_client import Client
 
 __all__ = [
@@ -83,9 +84,12 @@ __all__ = [
     "Placement",
     "PlacementDeletedError",
     "PlacementFailedError",
+    "PlacementOption",
+    "PlacementPreview",
     "Precision",
     "Reasoning",
     "Stage",
+    "StagePreview",
     "Text",
     "Timeouts",
     "TokenLogprob",

@@ -17,6 +17,7 @@ from p2pexo.client.follow import Goal
 from p2pexo.client.messages import Message
 from p2pexo.client.nodes import Nodes, urls_of
 from p2pexo.client.operations import Listening, Precision, Question
+from p2pexo.client.preview import PlacementPreview
 
 T = TypeVar("T")
 _PATIENCE = Timeouts()
@@ -72,9 +73,20 @@ class AsyncClient:
         """The cluster now, and anew after each change, until the block is left."""
         return self._stream(operations.WATCH)
 
-    async def place(self, model: str, *, min_stages: int = 1, precision: Precision | None = None) -> str:
-        """Have a model placed; the id of its placement, which may not be ready yet: see ``follow``."""
-        return await self._ask(operations.place(model, min_stages, precision))
+    async def place(
+        self, model: str, *, min_stages: int = 1, precision: Precision | None = None, split: str | None = None
+    ) -> str:
+        """Have a model placed; the id of its placement, which may not be ready yet: see ``follow``.
+
+        ``split``: which machine runs which layers, such as ``mac-a=0-9,mac-b=10-29``; without it the cluster decides.
+        """
+        return await self._ask(operations.place(operations.Wish(model, min_stages, precision, split)))
+
+    async def preview(
+        self, model: str, *, min_stages: int = 1, precision: Precision | None = None, split: str | None = None
+    ) -> PlacementPreview:
+        """What ``place`` would do, and what else could be done; nothing is changed."""
+        return await self._ask(operations.preview(operations.Wish(model, min_stages, precision, split)))
 
     async def delete(self, placement_id: str) -> None:
         """Stop a model. Its memory is free again when ``follow(…, until="gone")`` has ended."""

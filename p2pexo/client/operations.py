@@ -15,6 +15,7 @@ from p2pexo.client.chat_stream import ChatReader
 from p2pexo.client.cluster import ClusterState, Model, Placement
 from p2pexo.client.follow import Following, FollowReader, Goal, WatchReader
 from p2pexo.client.messages import Message
+from p2pexo.client.preview import PlacementPreview
 from p2pexo.client.reading import read
 
 T = TypeVar("T")
@@ -89,10 +90,31 @@ MODELS = Question(Call("GET", "/v1/models"), lambda content: read(_Models, conte
 WATCH = Listening(Call("GET", "/v1/cluster/events"), WatchReader, is_endless=True)
 
 
-def place(model: str, min_stages: int, precision: Precision | None) -> Question[str]:
+@frozen
+class Wish:
+    """How a model is to be placed."""
+
+    model: str
+    min_stages: int = 1
+    precision: Precision | None = None
+    split: str | None = None
+
+    @property
+    def body(self) -> dict[str, object]:
+        """A split says itself how many stages there are."""
+        stages = None if self.split and self.min_stages == 1 else self.min_stages
+        told = {"model": self.model, "min_stages": stages, "precision": self.precision, "split": self.split}
+        return {name: value for name, value in told.items() if value is not None}
+
+
+def place(wish: Wish) -> Question[str]:
     """Placing a model twice gives the same placement, so it may be repeated."""
-    body = {"model": model, "min_stages": min_stages} | ({"precision": precision} if precision else {})
-    return Question(Call("POST", "/v1/placements", body), lambda content: read(_Placed, content).id)
+    return Question(Call("POST", "/v1/placements", wish.body), lambda content: read(_Placed, content).id)
+
+
+def preview(wish: Wish) -> Question[PlacementPreview]:
+    call = Call("POST", "/v1/placements", wish.body | {"dry_run": True})
+    return Question(call, lambda content: read(PlacementPreview, content))
 
 
 def delete(placement_id: str) -> Question[None]:

@@ -242,6 +242,23 @@ def test_a_model_is_placed_and_deleted(node: Any) -> None:
     assert httpx.delete(f"{node.url}/v1/placements/other").status_code == 404
 
 
+def test_a_model_is_placed_by_a_split(node: Any) -> None:
+    split = {"model": MODEL, "split": "mac-b=10-29,mac-a=0-9"}
+    assert httpx.post(f"{node.url}/v1/placements", json=split).status_code == 201
+    (command,) = node.cluster.placed
+    assert [str(part) for part in command.split] == ["mac-a=0-9", "mac-b=10-29"]
+
+
+def test_a_dry_run_shows_the_options_and_places_nothing(node: Any) -> None:
+    answer = httpx.post(f"{node.url}/v1/placements", json={"model": MODEL, "dry_run": True})
+    assert answer.status_code == 200
+    shown = answer.json()
+    assert (shown["model"], shown["chosen"]) == (MODEL, 1)
+    assert shown["options"][0]["stages"][0]["memory_bytes"] == 90
+    assert shown["options"][0]["decode_tokens_per_s"] is None
+    assert node.cluster.placed == []
+
+
 def test_a_node_is_sent_away_by_name(node: Any) -> None:
     answer = httpx.post(f"{node.url}/v1/leave", json={"node": "mac-a"})
     assert (answer.status_code, answer.json()) == (202, {"peer": "peer-a", "leaving": True})
@@ -257,6 +274,9 @@ def test_a_node_is_sent_away_by_name(node: Any) -> None:
         ({"precision": "half"}, "precision"),
         ({"min_stages": "2"}, "min_stages"),
         ({"min_stage": 2}, "min_stage"),
+        ({"split": "mac-a"}, "split"),
+        ({"split": "mac-a=0-29", "min_stages": 1}, "min_stages"),
+        ({"dry_run": "yes"}, "dry_run"),
     ],
 )
 def test_a_bad_placement_is_refused_by_name(node: Any, command: dict[str, Any], param: str) -> None:

@@ -15,6 +15,7 @@ from p2pexo.api.app import create_app
 from p2pexo.api.guard import AccessRules
 from p2pexo.api.server import serve
 from p2pexo.cluster.commands import PlaceCommand
+from p2pexo.cluster.preview import PlacementOption, PlacementPreview, StagePreview
 from p2pexo.cluster.snapshot import ClusterSnapshot, MemberView, PlacementView, StageView
 from p2pexo.generation.errors import ModelNotFoundError
 from p2pexo.generation.events import Delta, Event, Finished, FinishReason, Started, Usage, Waiting
@@ -66,6 +67,11 @@ class ScriptedCluster:
     async def place(self, command: PlaceCommand) -> str:
         self.placed.append(command)
         return "p1"
+
+    async def preview(self, command: PlaceCommand) -> PlacementPreview:
+        stage = StagePreview("peer-a", "mac-a", 0, 30, 90, 100)
+        options = (PlacementOption(1, (stage,), 8192, note="mac-a: speed not measured yet"),)
+        return PlacementPreview(command.model, options, chosen=1)
 
     async def delete(self, placement_id: str) -> None:
         if placement_id != "p1":
