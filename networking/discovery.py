@@ -4,10 +4,10 @@ Sightings of other clusters are delivered, too: a peer that is alone can say whi
 """
 
 import contextlib
-import ipaddress
 import itertools
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
+from ipaddress import ip_address
 
 import trio
 from attrs import frozen
@@ -32,6 +32,9 @@ whoever forgets sightings after a while forgets real ones."""
 
 MAX_PRESENT = 256
 """Raise it and somebody who makes up services takes more memory; lower it and real ones are pushed out sooner."""
+
+_VERSIONS = {(4, 1): IPVersion.V4Only, (6, 1): IPVersion.V6Only, (6, 2): IPVersion.All}
+"""By the highest IP version of the interfaces' addresses, and how many versions there are among them."""
 
 _TXT_LIMIT = 255
 """A TXT entry, key and value together, holds no more (RFC 6763, 6.1)."""
@@ -184,7 +187,13 @@ class Discovery:
                 self._hand_over(sighting)
 
     def _open(self) -> Zeroconf:
-        return Zeroconf(interfaces=self._interfaces, ip_version=IPVersion.V4Only)
+        if isinstance(self._interfaces, list):
+            families = {ip_address(each).version for each in self._interfaces}
+            return Zeroconf(interfaces=self._interfaces, ip_version=_VERSIONS[max(families), len(families)])
+        try:
+            return Zeroconf(interfaces=self._interfaces, ip_version=IPVersion.All)
+        except OSError:  # a machine without IPv6
+            return Zeroconf(interfaces=self._interfaces, ip_version=IPVersion.V4Only)
 
     def _start(self, zeroconf: Zeroconf) -> None:
         ServiceBrowser(zeroconf, self._service, handlers=[self._changed])
@@ -200,7 +209,7 @@ class Discovery:
             port=endpoints[0].port if endpoints else 0,
             properties=self._announced.to_txt(),
             server=f"{self._announced.peer}.local.",
-            addresses=[ipaddress.ip_address(number).packed for number in numbers],
+            addresses=[ip_address(number).packed for number in numbers],
         )
 
     def _changed(self, zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange) -> None:

@@ -1,12 +1,16 @@
 """E8: machines with several networks, and with addresses that lead nowhere, find a way to each other and keep to it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from end_to_end.namespaces import PORT, Machine, two_machines
 
 from networking.addresses import Endpoint, parse
+from networking.identity import peer_id_of
 from networking.probe_processes import Orders, Probe, is_settled, placed, wait_for
 from networking.ticket import Cluster
 
@@ -49,3 +53,41 @@ def test_e8_a_connection_goes_over_an_address_that_answers_and_moves_when_that_g
 
     with two_machines(family) as machines:
         trio.run(main, machines)
+
+
+WATCH = """
+import sys, trio
+from networking.discovery import Discovery, Sighting
+from networking.transport import PeerId
+
+async def main(me, fingerprint):
+    async with trio.open_nursery() as nursery:
+        def seen(sighting):
+            print(sighting.peer, flush=True)
+        sighting = Sighting(PeerId(me), (), "desk", fingerprint, 1)
+        await Discovery(sighting, seen, service="_p2pexo-test._tcp.local.").run()
+
+trio.run(main, *sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("family", ["ip4", "ip6"])
+def test_machines_see_one_another_by_mdns_over_either_version_of_ip(family: str) -> None:
+    with two_machines(family) as machines:
+        peers = [peer_id_of(Ed25519PrivateKey.generate().public_key()) for _ in machines]
+        watchers = [
+            subprocess.Popen(
+                ["ip", "netns", "exec", machine.name, sys.executable, "-c", WATCH, peer, "0123456789ab"],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for machine, peer in zip(machines, peers, strict=True)
+        ]
+        try:
+            for watcher, other in zip(watchers, reversed(peers), strict=True):
+                assert watcher.stdout is not None
+                assert watcher.stdout.readline().strip() == other
+        finally:
+            for watcher in watchers:
+                watcher.kill()
+                watcher.wait()
