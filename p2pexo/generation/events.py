@@ -104,8 +104,26 @@ class Finished:
     stop_text: str | None = None
     """The stop string that matched."""
     prefill_s: float = 0.0
+    """From the beginning of its prompt to the first token."""
     decode_s: float = 0.0
+    """From the first token to the last."""
     choice: int = 0
+    queue_s: float = 0.0
+    """From its arrival at stage 0 to the beginning of its prompt."""
+    replayed_tokens: int = 0
+    """Of the answer, those that an earlier attempt drew: this one has only read them."""
+
+    @property
+    def prefill_tokens_per_s(self) -> float | None:
+        """None if that can't be told: the times are from before there were any, or nothing had to be computed."""
+        computed = self.usage.prompt_tokens - self.usage.cached_tokens + self.replayed_tokens
+        return computed / self.prefill_s if computed > 0 and self.prefill_s > 0 else None
+
+    @property
+    def decode_tokens_per_s(self) -> float | None:
+        """Of the tokens behind the first one; None if there is none."""
+        drawn = self.usage.completion_tokens - self.replayed_tokens - 1
+        return drawn / self.decode_s if drawn > 0 and self.decode_s > 0 else None
 
 
 @frozen

@@ -21,6 +21,7 @@ from p2pexo.generation.errors import (
 )
 from p2pexo.generation.events import Event, Failed, Finished, FinishReason, Progress, Started, Usage, Waiting
 from p2pexo.generation.request import Request
+from p2pexo.ring.activity import ActivityMeter
 from p2pexo.ring.engines import TextModel
 
 Emit = Callable[[int, Event], None]
@@ -38,6 +39,7 @@ class _Call:
     answer: Answer
     sequence: int
     prompt_tokens: int
+    came_at: float
     cached_tokens: int = 0
     """Of the prompt, those that were taken over from another conversation."""
     started_at: float | None = None
@@ -50,6 +52,7 @@ class Conductor:
     _emit: Emit
     _scheduler: Scheduler = field(factory=Scheduler)
     _clock: Callable[[], float] = time.monotonic
+    _meter: ActivityMeter = field(factory=ActivityMeter)
     _calls: dict[int, _Call] = field(factory=dict[int, _Call], init=False)
     """By sequence."""
     _sent_at: dict[int, float] = field(factory=dict[int, float], init=False)
@@ -93,7 +96,9 @@ class Conductor:
 
     def apply(self, result: BatchResult) -> None:
         now = self._clock()
-        for outcome in self._scheduler.apply(result, now - self._sent_at.pop(result.number, now)):
+        round_trip_s = now - self._sent_at.pop(result.number, now)
+        self._meter.returned(len(result.stage_s), round_trip_s - sum(result.stage_s))
+        for outcome in self._scheduler.apply(result, round_trip_s):
             call = self._calls[outcome.sequence]
             if isinstance(outcome, SequenceFailure):
                 self._fail(call, EngineError(f"the engine failed at this request: {outcome.message}"))
@@ -123,7 +128,7 @@ class Conductor:
         drawing = Drawing(request.sampling, request.choice, self._grammar(request), request.top_logprobs)
         replayed = request.replayed_tokens
         sequence = self._scheduler.add(prompt + replayed, drawing, first_index=len(replayed))
-        self._calls[sequence] = _Call(number, request, answer, sequence, len(prompt))
+        self._calls[sequence] = _Call(number, request, answer, sequence, len(prompt), self._clock())
         if ahead := self._scheduler.ahead_of(sequence):
             self._emit(number, Waiting(f"requests that come first: {ahead}"))
 
@@ -179,7 +184,16 @@ class Conductor:
         started_at = now if call.started_at is None else call.started_at
         first_token_at = now if call.first_token_at is None else call.first_token_at
         usage = evolve(finished.usage, cached_tokens=call.cached_tokens)
-        return evolve(finished, usage=usage, prefill_s=first_token_at - started_at, decode_s=now - first_token_at)
+        timed = evolve(
+            finished,
+            usage=usage,
+            queue_s=started_at - call.came_at,
+            prefill_s=first_token_at - started_at,
+            decode_s=now - first_token_at,
+            replayed_tokens=len(call.request.replayed_tokens),
+        )
+        self._meter.ended(timed)
+        return timed
 
     def _fail(self, call: _Call, error: GenerationError) -> None:
         self._emit(call.number, Failed(error.report()))

@@ -17,6 +17,7 @@ from p2pexo.engine.speeds import ComputeSpeed
 from p2pexo.generation.codec import converter, decode, encode
 from p2pexo.generation.events import Event
 from p2pexo.generation.request import Request
+from p2pexo.ring.activity import StageActivity
 from p2pexo.ring.stage import Neighbours, StageSpec, StageStatus
 from p2pexo.ring.step_clock import Patience
 
@@ -85,10 +86,12 @@ class Happened:
 
 @frozen
 class Pulse:
-    """Nothing to say, but not standing still either. Comes each ``PULSE_S``, whatever is being computed."""
+    """That it doesn't stand still, and what it is busy with. Comes each ``PULSE_S``, whatever is being computed."""
 
     overdue: str = ""
     """Why the step that is being computed must hang; empty while it need not."""
+    activity: StageActivity | None = None
+    """If it has changed since the last pulse."""
 
 
 @frozen

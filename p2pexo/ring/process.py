@@ -19,6 +19,7 @@ if __name__ == "__main__":
 
 import structlog
 
+from p2pexo.ring.activity import ActivityMeter, StageActivity
 from p2pexo.ring.child_log import configure_child_log
 from p2pexo.ring.control import (
     DUMP_SIGNAL,
@@ -76,9 +77,9 @@ def _run(commands: Iterator[Command], report: Callable[[Report], None]) -> None:
     if not isinstance(start, Start):
         raise TypeError(f"the first command must be Start and not {type(start).__name__}")
     threading.Thread(target=_forward, args=(commands, inbox), name="commands", daemon=True).start()
-    clock = StepClock(start.patience)
-    threading.Thread(target=_beat, args=(report, clock), name="pulse", daemon=True).start()
-    StageLoop(start, inbox, report, clock).run()
+    clock, meter = StepClock(start.patience), ActivityMeter()
+    threading.Thread(target=_beat, args=(report, clock, meter), name="pulse", daemon=True).start()
+    StageLoop(start, inbox, report, clock, meter).run()
 
 
 def _measure(command: Measure, report: Callable[[Report], None]) -> None:
@@ -96,9 +97,13 @@ def _forward(commands: Iterator[Command], inbox: queue.SimpleQueue[Command]) -> 
         os._exit(0)
 
 
-def _beat(report: Callable[[Report], None], clock: StepClock) -> None:
+def _beat(report: Callable[[Report], None], clock: StepClock, meter: ActivityMeter) -> None:
+    told = StageActivity()
     while True:
-        report(Pulse(clock.overdue(time.monotonic())))
+        now = time.monotonic()
+        activity = meter.read(now)
+        report(Pulse(clock.overdue(now), activity if activity != told else None))
+        told = activity
         time.sleep(PULSE_S)
 
 

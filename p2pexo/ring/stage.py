@@ -5,6 +5,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
+from p2pexo.ring.activity import StageActivity
 from p2pexo.ring.plan import Epoch, Placement
 
 MAX_REASON_CHARACTERS = 500
@@ -83,6 +84,8 @@ class StageStatus:
     """How it reaches the next stage, such as ``tls 127.0.0.1:41234``; for people."""
     compute: str = ""
     """Device, dtype and BLAS, such as ``cpu float32 openblas``; for people."""
+    activity: StageActivity | None = None
+    """Changes all the time, so it is told apart from the rest; None until its process has said something of it."""
 
 
 @frozen

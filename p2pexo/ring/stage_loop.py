@@ -19,6 +19,7 @@ from p2pexo.engine.scheduler import Limits, Scheduler
 from p2pexo.generation.errors import EngineError, GenerationError, RingBrokenError
 from p2pexo.generation.events import Event, Failed
 from p2pexo.generation.request import Request
+from p2pexo.ring.activity import ActivityMeter
 from p2pexo.ring.capacity import cache_tokens
 from p2pexo.ring.conductor import Conductor
 from p2pexo.ring.control import Cancel, Command, Happened, Join, Measure, Prepare, Report, Start, StatusChanged, Submit
@@ -43,14 +44,20 @@ class StageLoop:
     """Made and run by one thread: engines hold on to the thread that loads them."""
 
     def __init__(
-        self, start: Start, inbox: queue.SimpleQueue[Any], report: Callable[[Report], None], clock: StepClock
+        self,
+        start: Start,
+        inbox: queue.SimpleQueue[Any],
+        report: Callable[[Report], None],
+        clock: StepClock,
+        meter: ActivityMeter,
     ) -> None:
-        """``clock`` is told of each step, so that one that hangs shows."""
+        """``clock`` is told of each step, so that one that hangs shows; ``meter`` of what came of it."""
         self._spec: StageSpec = start.spec
         self._plan = start.spec.placement.stages[start.spec.rank]
         self._is_alone = len(start.spec.placement.stages) == 1
         self._report = report
         self._clock = clock
+        self._meter = meter
         self._inbox: queue.SimpleQueue[Message] = inbox
         self._status = StageStatus(StagePhase.STARTING)
         self._neighbours: Neighbours | None = None
@@ -88,7 +95,8 @@ class StageLoop:
         return stage, conductor, links
 
     def _conduct(self, text: TextModel, limits: Limits) -> Conductor:
-        return Conductor(text, self._emit, Scheduler(limits, Pace(len(self._spec.placement.stages))))
+        scheduler = Scheduler(limits, Pace(len(self._spec.placement.stages)))
+        return Conductor(text, self._emit, scheduler, time.monotonic, self._meter)
 
     def _handle_what_came(self) -> None:
         """So that the next batch is chosen in the light of all news."""
@@ -191,7 +199,9 @@ class StageLoop:
             _logger.exception("a batch failed", batch=step.batch.number)
             step = step.without_entries(explain(f"{type(error).__name__} on stage {self._spec.rank}: {error}"))
             output = BatchResult(step.batch.number) if self._engine.is_last else memoryview(b"")
-        stage_s = (*step.stage_s, self._clock.end(time.monotonic()))
+        took_s = self._clock.end(time.monotonic())
+        self._meter.computed(step.batch, took_s)
+        stage_s = (*step.stage_s, took_s)
         if isinstance(output, BatchResult):
             self._hand_back(evolve(output, failures=step.failures + output.failures, stage_s=stage_s))
         else:

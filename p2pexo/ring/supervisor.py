@@ -23,6 +23,7 @@ from p2pexo.ring.control import (
     FrameBuffer,
     Happened,
     Join,
+    Pulse,
     Start,
     StatusChanged,
     Submit,
@@ -177,11 +178,17 @@ class StageProcess:
                     )
                     return
                 if isinstance(report, StatusChanged):
-                    self._set_status(report.status)
+                    self._set_status(evolve(report.status, activity=self._status.activity))
                 elif isinstance(report, Happened):
                     self._deliver(report.call, report.event)
-                elif report.overdue:
-                    self._watchdog.condemn(report.overdue)
+                elif isinstance(report, Pulse):
+                    self._feel(report)
+
+    def _feel(self, pulse: Pulse) -> None:
+        if pulse.overdue:
+            self._watchdog.condemn(pulse.overdue)
+        if pulse.activity is not None:
+            self._set_status(evolve(self._status, activity=pulse.activity))
 
     async def _log_lines(self, stream: trio.abc.ReceiveStream, logged: trio.Event) -> None:
         rest = b""

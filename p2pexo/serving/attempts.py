@@ -43,7 +43,7 @@ class Attempts:
             case Delta():
                 self._add(event, now)
             case Finished() if self.request.attempt and self.has_begun:
-                return evolve(event, decode_s=now - self._first_token_at)
+                return evolve(event, decode_s=now - self._first_token_at, replayed_tokens=0)
             case _:
                 pass
         return event

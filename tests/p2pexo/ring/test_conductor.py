@@ -71,6 +71,14 @@ def test_finished_tells_how_long_prefill_and_decode_took(request_for):
     assert (finished.prefill_s, finished.decode_s) == (3.0, 4.0)
 
 
+def test_finished_tells_how_long_it_waited(request_for):
+    desk = Desk(limits=Limits(running=1))
+    for call in (1, 2):
+        desk.conductor.submit(call, request_for("hello", id=str(call), max_tokens=5))
+    desk.run()
+    assert [desk.events[call][-1].queue_s for call in (1, 2)] == [0.0, 5.0]
+
+
 def test_nothing_is_left_in_the_caches_behind_an_answer(request_for):
     desk = Desk()
     for call in range(3):

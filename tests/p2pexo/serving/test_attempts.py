@@ -88,10 +88,10 @@ def test_rings_that_turn_a_request_away_or_bring_it_on_are_not_held_against_it(a
 
 
 def test_the_time_of_the_whole_answer_is_told_at_its_end(attempts: Attempts) -> None:
-    finished = Finished(FinishReason.STOP, Usage(5, 2), prefill_s=1.0, decode_s=1.0)
+    finished = Finished(FinishReason.STOP, Usage(5, 2), prefill_s=1.0, decode_s=1.0, replayed_tokens=1)
     attempts.take(Delta(0, (7,), "a"), 10)
     assert attempts.take(finished, 12) == finished
     attempts.lose(LOSS, 13)
     told = attempts.take(finished, 30)
     assert isinstance(told, Finished)
-    assert (told.prefill_s, told.decode_s) == (1.0, 20)
+    assert (told.prefill_s, told.decode_s, told.replayed_tokens) == (1.0, 20, 0)
