@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
@@ -164,11 +165,22 @@ class RealCluster:
         peer = self.wait_until_together()
         return next(node for node in self.alive if node.snapshot().me == peer)
 
-    def place(self, model: str = EMBEDDED_MODEL, min_stages: int = 1) -> PlacementView:
+    def place(
+        self, model: str = EMBEDDED_MODEL, min_stages: int = 1, *, split: Sequence[int] | None = None
+    ) -> PlacementView:
+        """``split``: how many layers each of the nodes gets, in their order."""
         node = self.alive[0]
-        response = httpx.post(f"{node.url}/v1/placements", json={"model": model, "min_stages": min_stages}, timeout=30)
+        wish = {"min_stages": min_stages} if split is None else {"split": self.parts(split)}
+        response = httpx.post(f"{node.url}/v1/placements", json={"model": model} | wish, timeout=30)
         assert response.status_code < 300, response.text
         return self.wait_until_ready(model)
+
+    def parts(self, layers: Sequence[int]) -> str:
+        """A split as a person writes it."""
+        ends = accumulate(layers)
+        return ",".join(
+            f"{node.name}={end - count}-{end - 1}" for node, count, end in zip(self.alive, layers, ends, strict=False)
+        )
 
     def wait_until_ready(self, model: str = EMBEDDED_MODEL, timeout_s: float = PATIENCE_S) -> PlacementView:
         def ready() -> PlacementView | None:

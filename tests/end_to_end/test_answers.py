@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 from end_to_end.cluster import EMBEDDED_MODEL, RealCluster
@@ -56,7 +57,7 @@ def test_each_node_gives_the_same_answer_streamed_or_not(three_stages: RealClust
 
 def test_each_stage_process_holds_its_layers_and_not_the_model(three_stages: RealCluster) -> None:
     three_stages.delete()  # so that no cache of earlier tests is counted
-    placement = three_stages.place(min_stages=3)
+    placement = three_stages.place(split=(10, 10, 10))
     whole_model = 538e6  # of fp32 weights, tied embedding counted once
     for stage in placement.stages:
         node = three_stages.node_of(stage.peer)
@@ -91,6 +92,28 @@ def test_a_model_that_is_not_running_is_placed_when_it_is_asked_for(three_stages
     three_stages.delete()
     try:
         assert ask_stream(three_stages[2].url) == expected
+    finally:
+        three_stages.delete()
+        three_stages.place(min_stages=3)
+
+
+def test_a_dry_run_tells_what_placing_does_and_a_split_is_kept_to_the_layer(three_stages: RealCluster) -> None:
+    expected = ask(three_stages[0].url)
+    three_stages.delete()
+    try:
+        dry = {"model": EMBEDDED_MODEL, "dry_run": True, "split": three_stages.parts((3, 20, 7))}
+        shown = httpx.post(f"{three_stages[2].url}/v1/placements", json=dry, timeout=30).json()
+        free = httpx.post(f"{three_stages[1].url}/v1/placements", json={**dry, "split": None}, timeout=30).json()
+        assert three_stages[0].placement(EMBEDDED_MODEL) is None
+        assert [len(option["stages"]) for option in free["options"]] == [1, 2, 3]
+        assert free["chosen"] == 1
+        placement = three_stages.place(split=(3, 20, 7))
+        (option,) = shown["options"]
+        assert [(stage["peer"], stage["end_layer"]) for stage in option["stages"]] == [
+            (stage.peer, stage.end_layer) for stage in placement.stages
+        ]
+        assert [stage.end_layer for stage in placement.stages] == [3, 23, 30]
+        assert ask(three_stages[1].url) == expected
     finally:
         three_stages.delete()
         three_stages.place(min_stages=3)
