@@ -84,10 +84,15 @@ def _substitute(
             able = [each for each in heirs if _needed(card, placement, rank, each) <= each.free]
             if not able:
                 return None
-            heir = min(able, key=lambda each: (any(each.peer == stage.peer for stage in stages), by_preference(each)))
+            heir = min(able, key=lambda each: (any(each.peer == stage.peer for stage in stages), _merit(each)))
             stages[rank] = _inherited(card, placement, rank, heir)
             heirs[heirs.index(heir)] = evolve(heir, reserved=heir.reserved + stages[rank].reserved_bytes)
     return tuple(stages)
+
+
+def _merit(heir: Candidate) -> tuple[int, float, tuple[int, int, str]]:
+    """Sorts the best heir to the front: one that has the files is back soonest; of several the fastest."""
+    return -heir.preference, -(heir.speeds.decode_bytes_per_s or 0.0), by_preference(heir)
 
 
 def _kept_on(placement: Placement, lost: set[str], peer: str) -> int:

@@ -5,7 +5,7 @@ from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p2pexo.cluster.facts import Deletion, Placements
+from p2pexo.cluster.facts import Deletion, Placements, SpeedsFact
 from p2pexo.cluster.reforming import candidates
 from p2pexo.cluster.repair import (
     DELETION_KEPT_S,
@@ -59,6 +59,24 @@ def test_a_spare_machine_takes_over_exactly_the_lost_layers(scene) -> None:
     assert renewed.epoch == Epoch(4, 2, "a")
     assert [(s.first_layer, s.end_layer) for s in renewed.stages] == [(0, 10), (10, 20), (20, 30)]
     assert decision.placements.next_count == 3
+
+
+def test_of_several_spare_machines_the_fastest_takes_over_unless_another_has_the_files(scene) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    speeds = {"a": SpeedsFact(1e9), "d": SpeedsFact(3e9), "e": SpeedsFact(2e9)}
+    lost = evolve(scene.cluster("abde", placed), speeds=speeds)
+    assert peers(decide(lost, Memory(), at(5))) == ["b", "d"]
+    held = evolve(scene.cluster("abde", placed, held="e"), speeds=speeds)
+    assert peers(decide(held, Memory(), at(5))) == ["b", "e"]
+
+
+def test_layers_that_are_shared_out_anew_go_by_speed(scene) -> None:
+    placed = Placements([scene.placement("a", "b", "c")], next_count=2)
+    short = scene.cluster("ab", placed, budgets={"a": 2400, "b": 2400})
+    told = evolve(short, speeds={"a": SpeedsFact(1e6), "b": SpeedsFact(2.5e6)})
+    (first, last) = decide(told, Memory(), at(0)).placements.placements[0].stages
+    assert (first.peer, last.peer) == ("a", "b")
+    assert last.end_layer - last.first_layer > first.end_layer
 
 
 def test_without_a_spare_machine_one_of_the_ring_takes_the_lost_layers_and_all_keep_their_weights(scene) -> None:
