@@ -22,7 +22,19 @@ from p2pexo.client.chat import (
     Usage,
 )
 from p2pexo.client.chat_body import ChatOptions
-from p2pexo.client.cluster import Asking, Away, ClusterState, Member, Model, Newcomer, Placement, Stage
+from p2pexo.client.cluster import (
+    Activity,
+    Asking,
+    Away,
+    ClusterState,
+    LinkSpeed,
+    Member,
+    Model,
+    Newcomer,
+    Placement,
+    Speeds,
+    Stage,
+)
 from p2pexo.client.collector import Collector
 from p2pexo.client.errors import (
     AccessDeniedError,
@@ -51,6 +63,7 @@ from p2pexo.client.sync_client import Client
 
 __all__ = [
     "AccessDeniedError",
+    "Activity",
     "Answer",
     "Asking",
     "AsyncClient",
@@ -70,6 +83,7 @@ __all__ = [
     "InsufficientMemoryError",
     "InvalidRequestError",
     "Likelihood",
+    "LinkSpeed",
     "Logprobs",
     "Member",
     "Message",
@@ -88,6 +102,7 @@ __all__ = [
     "PlacementPreview",
     "Precision",
     "Reasoning",
+    "Speeds",
     "Stage",
     "StagePreview",
     "Text",

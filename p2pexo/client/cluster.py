@@ -12,6 +12,27 @@ class Model:
 
 
 @frozen
+class LinkSpeed:
+    """From the node that tells of it to another one."""
+
+    peer: str
+    round_trip_s: float = 0.0
+    bytes_per_s: float | None = None
+    """None until it has been measured."""
+
+
+@frozen
+class Speeds:
+    """How fast a node computes and reaches the others, as it has measured it."""
+
+    decode_bytes_per_s: float | None = None
+    """Bytes of weights that it works through to compute one token, each second; None until it has been measured."""
+    prefill_flops_per_s: float | None = None
+    """Floating point operations in a long prompt."""
+    links: tuple[LinkSpeed, ...] = ()
+
+
+@frozen
 class Member:
     peer: str
     name: str = ""
@@ -40,6 +61,27 @@ class Member:
     """The far end of the connection that the asked node has to it; empty for that node itself."""
     protocol: int | None = None
     """Which version of the nodes' protocol it speaks."""
+    speeds: Speeds | None = None
+    """None until it has measured something."""
+
+
+@frozen
+class Activity:
+    """What a stage has done in the last seconds, and how its requests fared."""
+
+    busy_share: float = 0.0
+    """Of the time, that went into computing; 0 to 1."""
+    batches_per_s: float = 0.0
+    rows: float = 0.0
+    """Tokens computed in one batch, on average."""
+    sequences: float = 0.0
+    """Of how many requests they were, on average."""
+    hop_s: float | None = None
+    """From one stage to the next one, on average round the ring. This and what follows is told by stage 0."""
+    queue_s: float | None = None
+    """How long the request that ended last waited before its prompt was begun."""
+    prefill_tokens_per_s: float | None = None
+    decode_tokens_per_s: float | None = None
 
 
 @frozen
@@ -61,6 +103,8 @@ class Stage:
     link: str = ""
     """To the next stage."""
     compute: str = ""
+    activity: Activity | None = None
+    """None until it has said something of it."""
 
 
 @frozen

@@ -78,6 +78,7 @@ def _member(cluster: Cluster, member: Member) -> MemberView:
         models=models.held if models else (),
         address=member.address or "",
         protocol=member.protocol,
+        speeds=cluster.speeds.get(peer),
     )
 
 
@@ -160,6 +161,7 @@ def _stage(cluster: Cluster, placement: Placement, rank: int) -> StageView:
         endpoint=str(status.endpoints[0]) if status and status.endpoints else "",
         link=status.link if status else "",
         compute=status.compute if status else "",
+        activity=cluster.activities.get((plan.peer, placement.id, rank)),
     )
 
 

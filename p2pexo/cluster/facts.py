@@ -3,6 +3,7 @@
 from attrs import field, frozen
 
 from p2pexo.models.card import Card
+from p2pexo.ring.activity import StageActivity
 from p2pexo.ring.plan import Epoch, Placement
 from p2pexo.ring.stage import StageStatus, shorten
 
@@ -15,6 +16,8 @@ SPEEDS_KEY = "speeds"
 LEAVING_KEY = "leaving"
 STAGE_KEY_PREFIX = "stage/"
 """Followed by ``<placement id>/<rank>``."""
+ACTIVITY_KEY_PREFIX = "activity/"
+"""Followed by the same."""
 
 
 @frozen
@@ -77,6 +80,15 @@ class StageFact:
     status: StageStatus
     signature: str
     """By the peer key over the certificate, the placement id and the rank (base64)."""
+
+
+@frozen
+class ActivityFact:
+    """What a stage is busy with; volatile, and so told apart from the stage itself."""
+
+    placement_id: str
+    rank: int
+    activity: StageActivity
 
 
 @frozen
@@ -211,7 +223,12 @@ def stage_key(placement_id: str, rank: int) -> str:
     return f"{STAGE_KEY_PREFIX}{placement_id}/{rank}"
 
 
+def activity_key(placement_id: str, rank: int) -> str:
+    return f"{ACTIVITY_KEY_PREFIX}{placement_id}/{rank}"
+
+
 __all__ = [
+    "ACTIVITY_KEY_PREFIX",
     "CHARTER_KEY",
     "LEAVING_KEY",
     "MODELS_KEY",
@@ -220,6 +237,7 @@ __all__ = [
     "SPEEDS_KEY",
     "STAGE_KEY_PREFIX",
     "STAYS_KEY",
+    "ActivityFact",
     "Asking",
     "CharterFact",
     "Deletion",
@@ -237,5 +255,6 @@ __all__ = [
     "StaysFact",
     "Trouble",
     "Withdrawal",
+    "activity_key",
     "stage_key",
 ]

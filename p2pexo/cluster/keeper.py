@@ -10,12 +10,14 @@ from attrs import evolve, frozen
 
 from networking.overlay import Overlay
 from networking.transport import Sign
+from p2pexo.cluster.activities import is_worth_telling
 from p2pexo.cluster.assignments import Assignment, may_join, sign_certificate
-from p2pexo.cluster.facts import StageFact, stage_key
+from p2pexo.cluster.facts import ActivityFact, StageFact, activity_key, stage_key
 from p2pexo.cluster.fetching import Fetch
 from p2pexo.cluster.observed import LOADED
 from p2pexo.cluster.seams import Stage, StartStage
 from p2pexo.generation.codec import encode
+from p2pexo.ring.activity import StageActivity
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
 
 RESTART_PAUSES_S = (0.0, 0.5, 2.0)
@@ -56,6 +58,7 @@ class StageKeeper:
         self._life = trio.CancelScope()
         self._status = StageStatus(StagePhase.STARTING)
         self._told: StageFact | None = None
+        self._told_activity = StageActivity()
         self._joined: Neighbours | None = None
         self._to_join: trio.MemorySendChannel[Neighbours] | None = None
         self._renewed = trio.Event()
@@ -99,6 +102,7 @@ class StageKeeper:
                     await self._renewed.wait()
         finally:
             self._around.overlay.delete_fact(stage_key(*self.assignment.key))
+            self._around.overlay.delete_fact(activity_key(*self.assignment.key))
             self.done.set()
 
     async def _keep_up(self) -> str:
@@ -168,11 +172,18 @@ class StageKeeper:
         self._status = status
         placement, rank = self.assignment.placement, self.assignment.rank
         signature = sign_certificate(self._around.sign, status.certificate, placement.id, rank)
-        told = StageFact(placement, rank, evolve(status, progress=_rounded(status.progress)), signature)
+        told = StageFact(placement, rank, evolve(status, progress=_rounded(status.progress), activity=None), signature)
         if told != self._told and not self._scope.cancel_called:
             only_progress = self._told is not None and _without_progress(told) == _without_progress(self._told)
             self._told = told
             self._around.overlay.set_fact(stage_key(*self.assignment.key), encode(told), volatile=only_progress)
+        self._tell_activity(status.activity or StageActivity())
+
+    def _tell_activity(self, activity: StageActivity) -> None:
+        if is_worth_telling(self._told_activity, activity) and not self._scope.cancel_called:
+            self._told_activity = activity
+            fact = ActivityFact(*self.assignment.key, activity)
+            self._around.overlay.set_fact(activity_key(*self.assignment.key), encode(fact), volatile=True)
 
     def _names(self) -> dict[str, object]:
         placement = self.assignment.placement

@@ -10,12 +10,14 @@ from attrs import field, frozen
 from networking.membership import MemberState
 from networking.view import Member, View
 from p2pexo.cluster.facts import (
+    ACTIVITY_KEY_PREFIX,
     LEAVING_KEY,
     MODELS_KEY,
     NODE_KEY,
     SPEEDS_KEY,
     STAGE_KEY_PREFIX,
     STAYS_KEY,
+    ActivityFact,
     ModelsFact,
     NodeFacts,
     Placements,
@@ -26,6 +28,7 @@ from p2pexo.cluster.facts import (
 )
 from p2pexo.generation.codec import DecodeError, decode
 from p2pexo.models.card import Card
+from p2pexo.ring.activity import StageActivity
 from p2pexo.ring.plan import Placement
 from p2pexo.ring.stage import StagePhase
 
@@ -53,6 +56,8 @@ class Cluster:
     leaving: frozenset[str] = frozenset()
     """Peers that are about to go; no stage is given to them any more."""
     speeds: Mapping[str, SpeedsFact] = field(factory=dict[str, SpeedsFact])
+    activities: Mapping[StageKey, StageActivity] = field(factory=dict[StageKey, StageActivity])
+    """What stages are busy with, as far as they have told."""
 
     @property
     def i_lead(self) -> bool:
@@ -134,6 +139,12 @@ def observe(view: View) -> Cluster:
         stays=_one_of_each(documents, STAYS_KEY, StaysFact),
         leaving=frozenset(peer for peer, document in documents.items() if LEAVING_KEY in document),
         speeds=_one_of_each(documents, SPEEDS_KEY, SpeedsFact),
+        activities={
+            (peer, fact.placement_id, fact.rank): fact.activity
+            for peer, document in documents.items()
+            for key, value in document.items()
+            if key.startswith(ACTIVITY_KEY_PREFIX) and (fact := read(value, ActivityFact)) is not None
+        },
     )
 
 

@@ -2,6 +2,9 @@
 
 from attrs import frozen
 
+from p2pexo.cluster.facts import SpeedsFact
+from p2pexo.ring.activity import StageActivity
+
 
 @frozen
 class MemberView:
@@ -26,6 +29,8 @@ class MemberView:
     """The far end of the connection to it; empty for this node itself, and while there is none."""
     protocol: int | None = None
     """The version of the protocol that it speaks; None if it didn't say."""
+    speeds: SpeedsFact | None = None
+    """How fast it computes and reaches the others; None until it has measured something."""
 
 
 @frozen
@@ -44,6 +49,8 @@ class StageView:
     """Where it listens for the previous stage."""
     link: str
     compute: str
+    activity: StageActivity | None = None
+    """What it is busy with; None until it has said something of it."""
 
 
 @frozen

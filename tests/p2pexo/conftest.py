@@ -33,6 +33,7 @@ from p2pexo.generation.errors import ModelNotFoundError, RingBrokenError
 from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Started, Usage
 from p2pexo.generation.request import Request
 from p2pexo.models.card import Card
+from p2pexo.ring.activity import StageActivity
 from p2pexo.ring.stage import Endpoint, Neighbours, StagePhase, StageSpec, StageStatus
 from p2pexo.serving.host import Host
 from p2pexo.serving.router import Router
@@ -134,6 +135,9 @@ class PretendedStage:
 
     def crash(self) -> None:
         self._crashed.set()
+
+    def be_busy(self, activity: StageActivity) -> None:
+        self._set(activity=activity)
 
     def lose_link(self) -> None:
         self._set(phase=StagePhase.BROKEN, reason="connection reset")

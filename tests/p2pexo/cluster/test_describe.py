@@ -7,19 +7,25 @@ from p2pexo.cluster.describe import describe, state_of
 from p2pexo.cluster.facts import (
     NODE_KEY,
     PAIRING_KEY,
+    SPEEDS_KEY,
+    ActivityFact,
     Asking,
     Deletion,
+    LinkSpeed,
     Newcomer,
     NodeFacts,
     PairingFact,
     Placements,
+    SpeedsFact,
     StageFact,
     Trouble,
+    activity_key,
     stage_key,
 )
 from p2pexo.cluster.observed import observe
 from p2pexo.cluster.snapshot import AskingView, NewcomerView
 from p2pexo.generation.codec import encode
+from p2pexo.ring.activity import StageActivity
 from p2pexo.ring.stage import StagePhase
 
 NODE = NodeFacts("mini", "Apple M4, 16 GB", "1.0", "gpu", 16, 12, 8, "http://mini:52415", ("10.0.0.1",))
@@ -126,3 +132,14 @@ def test_who_waits_anywhere_is_shown_by_all_and_whom_one_asks_only_by_itself() -
     assert snapshot.asking is None
     own = describe(evolve(seen, me=PeerId("b"), facts=facts), cluster_name="d", open_cluster=False)
     assert own.asking == AskingView("attic", "1")
+
+
+def test_speeds_and_what_stages_are_busy_with_are_shown(scene) -> None:
+    placement = scene.placement("a", "b")
+    seen = view({"a": NODE, "b": NODE}, Placements([placement]), (scene.fact(placement, 0), scene.fact(placement, 1)))
+    speeds, busy = SpeedsFact(4e10, 2e12, (LinkSpeed("a", 0.0002, 1e8),)), StageActivity(0.93, 20.0, 4.0, 2.0)
+    told = {SPEEDS_KEY: encode(speeds), activity_key("p1", 1): encode(ActivityFact("p1", 1, busy))}
+    facts = {**seen.facts, PeerId("b"): {**seen.facts[PeerId("b")], **told}}
+    snapshot = describe(evolve(seen, facts=facts), cluster_name="d", open_cluster=False)
+    assert [member.speeds for member in snapshot.members] == [None, speeds]
+    assert [stage.activity for stage in snapshot.placements[0].stages] == [None, busy]
