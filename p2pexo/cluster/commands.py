@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @frozen
 class PlaceCommand:
-    """Run a model as a ring of at least ``min_stages`` machines. A model that runs already keeps its placement."""
+    """Run a model as a ring of at least ``min_stages`` machines, or as several. A model that runs already keeps its placement."""
 
     model: str
     min_stages: int = 1
@@ -36,6 +36,8 @@ class PlaceCommand:
     by_user: bool = True
     split: tuple[Part, ...] = ()
     """Which machine runs which layers; empty to have that decided."""
+    replicas: int = 1
+    """Rings that there are to be at least, each on machines of its own."""
     card: Card | None = None
     """What the sender knows of the model, for a leader that has not heard of it."""
     seen_term: int = 0

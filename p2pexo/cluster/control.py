@@ -12,6 +12,7 @@ from p2pexo.cluster.commands import DeleteCommand, PlaceCommand, send_command
 from p2pexo.cluster.describe import describe
 from p2pexo.cluster.leaving import send_away
 from p2pexo.cluster.observed import Cluster, observe
+from p2pexo.cluster.placing import free_of, rings_of
 from p2pexo.cluster.preview import PlacementPreview, preview
 from p2pexo.cluster.reforming import candidates
 from p2pexo.cluster.seams import Store
@@ -134,12 +135,13 @@ class Control:
 
 
 def _preview(cluster: Cluster, card: Card, command: PlaceCommand) -> PlacementPreview:
-    """As if the model were not placed yet."""
-    same = (each for each in cluster.placements.placements if (each.model, each.revision) == (card.id, card.revision))
-    running = next(same, None)
+    """As if the model were not placed yet; where it lacks replicas, of the next one."""
+    rings = rings_of(cluster, card)
+    running = rings[0] if len(rings) >= command.replicas else None
+    machines = candidates(cluster, card, besides=running)
     return preview(
         card,
-        candidates(cluster, card, besides=running),
+        machines if running else free_of(machines, rings),
         min_stages=command.min_stages,
         precision=command.precision,
         split=command.split,

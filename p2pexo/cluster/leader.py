@@ -1,6 +1,6 @@
 """The leader's duty: answers commands and keeps placements alive. Runs on every node; acts only while its node leads."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import isinf
 from time import time
 
@@ -22,17 +22,12 @@ from p2pexo.cluster.commands import (
     encode_reply,
 )
 from p2pexo.cluster.facts import Deletion, Placements
-from p2pexo.cluster.machines import Candidate
-from p2pexo.cluster.manual import Part, plan_split
 from p2pexo.cluster.observed import Cluster, observe
-from p2pexo.cluster.placement import plan
-from p2pexo.cluster.reforming import candidates
+from p2pexo.cluster.placing import place
 from p2pexo.cluster.repair import Memory, Moment, decide
 from p2pexo.generation.codec import DecodeError, encode
 from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
-from p2pexo.models.architectures import check_architecture
 from p2pexo.models.card import Card
-from p2pexo.ring.plan import Epoch, Placement, StagePlan
 
 log = structlog.get_logger(__name__)
 
@@ -125,30 +120,6 @@ class Leader:
         return card
 
 
-def place(cluster: Cluster, command: PlaceCommand, card: Card) -> tuple[Placements, str]:
-    """The placements with the wanted one in them, and its id; the same id as before for a model that is placed already.
-
-    Raises InvalidRequestError for what can't be had (a model of an unknown architecture, also more stages than the model now runs on: a ring is never torn
-    down by accident), InsufficientMemoryError if it does not fit.
-    """
-    placements = cluster.placements
-    for existing in placements.placements:
-        if (existing.model, existing.revision) == (card.id, card.revision):
-            return _keep(cluster, existing, command), existing.id
-    check_architecture(card.id, card.architecture)
-    stages = _stages(card, candidates(cluster, card), command)
-    epoch = Epoch(cluster.term, placements.next_count, cluster.me)
-    id = edit.placement_id(card.id, card.revision, epoch)
-    placement = Placement(id, card.id, card.revision, epoch, stages, command.precision, command.by_user, card)
-    return edit.add(placements, placement), id
-
-
-def _stages(card: Card, machines: Sequence[Candidate], command: PlaceCommand) -> tuple[StagePlan, ...]:
-    if command.split:
-        return plan_split(card, machines, command.split, command.precision)
-    return plan(card, machines, min_stages=command.min_stages, precision=command.precision)
-
-
 def delete(cluster: Cluster, command: DeleteCommand) -> Placements:
     """Raises ModelNotFoundError if there is no such placement and was none lately."""
     placements = cluster.placements
@@ -171,29 +142,6 @@ def release(cluster: Cluster, command: ReleaseCommand) -> Placements:
         reason = "somebody asked for it" if placement.by_user else f"its ring is now that of epoch {placement.epoch}"
         raise InvalidRequestError(f"placement {placement.id} stays: {reason}", param="id")
     return edit.delete(placements, Deletion(placement.id, command.reason, time(), idle=True))
-
-
-def _keep(cluster: Cluster, existing: Placement, command: PlaceCommand) -> Placements:
-    advice = f"delete placement {existing.id} first to place it differently"
-    if command.min_stages > len(existing.stages):
-        message = f"{existing.model} runs on {len(existing.stages)} stages, fewer than min_stages {command.min_stages}; {advice}"
-        raise InvalidRequestError(message, param="min_stages")
-    if command.precision not in ("auto", existing.precision):
-        message = f"{existing.model} runs with precision {existing.precision!r}, not {command.precision!r}; {advice}"
-        raise InvalidRequestError(message, param="precision")
-    if command.split and not _is_split(existing, command.split, cluster):
-        runs = [Part(cluster.name_of(each.peer), each.first_layer, each.end_layer) for each in existing.stages]
-        message = f"{existing.model} runs as {','.join(map(str, runs))}; {advice}"
-        raise InvalidRequestError(message, param="split")
-    return edit.claim_for_user(cluster.placements, existing) if command.by_user else cluster.placements
-
-
-def _is_split(placement: Placement, split: Sequence[Part], cluster: Cluster) -> bool:
-    return len(split) == len(placement.stages) and all(
-        part.node in (stage.peer, cluster.name_of(stage.peer))
-        and (part.first_layer, part.end_layer) == (stage.first_layer, stage.end_layer)
-        for part, stage in zip(split, placement.stages, strict=True)
-    )
 
 
 def _log_changes(old: Placements, new: Placements) -> None:

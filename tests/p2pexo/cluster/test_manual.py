@@ -2,9 +2,9 @@ import pytest
 from attrs import evolve
 
 from p2pexo.cluster.commands import PlaceCommand
-from p2pexo.cluster.leader import place
 from p2pexo.cluster.machines import Candidate
 from p2pexo.cluster.manual import Part, parse_split, plan_split
+from p2pexo.cluster.placing import place
 from p2pexo.generation.errors import InsufficientMemoryError, InvalidRequestError
 from p2pexo.models.card import Card
 
