@@ -21,9 +21,10 @@ from p2pexo.generation.errors import InvalidRequestError
 SNAPSHOT_INTERVAL_S = 0.2
 """Changes closer together than this are shown as one. Raise it and the page lags; lower it and a busy cluster floods it."""
 
-PLACEMENT_FIELDS = ("model", "min_stages", "precision", "split", "dry_run")
+PLACEMENT_FIELDS = ("model", "min_stages", "precision", "split", "replicas", "dry_run")
 PRECISIONS = ("auto", "keep", "dequantise")
 _STAGES = Range(1, 1024)
+_REPLICAS = Range(1, 16)
 
 
 def add_cluster_routes(app: Quart, cluster: Cluster) -> None:
@@ -73,11 +74,15 @@ def _place_command(body: Fields) -> PlaceCommand:
     split = body.text("split", None)
     if split is not None and body.get("min_stages") is not None:
         raise InvalidRequestError("min_stages: a split says itself how many stages there are", param="min_stages")
+    replicas = body.integer("replicas", 1, _REPLICAS)
+    if split is not None and replicas > 1:
+        raise InvalidRequestError("replicas: a split is of one ring; place the others without it", param="replicas")
     return PlaceCommand(
         model=body.text("model", ""),
         min_stages=body.integer("min_stages", 1, _STAGES),
         precision=body.choice("precision", "auto", PRECISIONS),
         split=parse_split(split) if split is not None else (),
+        replicas=replicas,
     )
 
 

@@ -25,6 +25,7 @@ def place(
     min_stages: int = 1,
     precision: Precision | None = None,
     split: str | None = None,
+    replicas: int = 1,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
     wait: Annotated[bool, Parameter(negative="--no-wait", name="--wait")] = True,
@@ -42,6 +43,8 @@ def place(
         In which form weights are computed; without it, what the nodes were told. See `p2pexo node --help`.
     split
         Which machine runs which layers, both ends counted in, such as `mac-a=0-9,mac-b=10-29`; without it the cluster decides. Machines are named by name or peer id.
+    replicas
+        Have so many rings of it, each on machines of its own: one goes on at once where another is lost.
     dry_run
         Place nothing; show what would be done, and what else could be: a ring of each number of machines with memory and expected speed, or why there can't be one.
     json
@@ -54,9 +57,10 @@ def place(
     console = open_console()
     with connect(target) as client:
         if dry_run:
-            _show(client.preview(model, min_stages=min_stages, precision=precision, split=split), console, json)
+            seen = client.preview(model, min_stages=min_stages, precision=precision, split=split, replicas=replicas)
+            _show(seen, console, json)
             return
-        placement_id = client.place(model, min_stages=min_stages, precision=precision, split=split)
+        placement_id = client.place(model, min_stages=min_stages, precision=precision, split=split, replicas=replicas)
         if not wait:
             console.print(placement_id, highlight=False)
             return

@@ -74,19 +74,32 @@ class AsyncClient:
         return self._stream(operations.WATCH)
 
     async def place(
-        self, model: str, *, min_stages: int = 1, precision: Precision | None = None, split: str | None = None
+        self,
+        model: str,
+        *,
+        min_stages: int = 1,
+        precision: Precision | None = None,
+        split: str | None = None,
+        replicas: int = 1,
     ) -> str:
         """Have a model placed; the id of its placement, which may not be ready yet: see ``follow``.
 
         ``split``: which machine runs which layers, such as ``mac-a=0-9,mac-b=10-29``; without it the cluster decides.
+        ``replicas``: how many rings there are to be, each on machines of its own; the id is that of the last one.
         """
-        return await self._ask(operations.place(operations.Wish(model, min_stages, precision, split)))
+        return await self._ask(operations.place(operations.Wish(model, min_stages, precision, split, replicas)))
 
     async def preview(
-        self, model: str, *, min_stages: int = 1, precision: Precision | None = None, split: str | None = None
+        self,
+        model: str,
+        *,
+        min_stages: int = 1,
+        precision: Precision | None = None,
+        split: str | None = None,
+        replicas: int = 1,
     ) -> PlacementPreview:
-        """What ``place`` would do, and what else could be done; nothing is changed."""
-        return await self._ask(operations.preview(operations.Wish(model, min_stages, precision, split)))
+        """What ``place`` would do, and what else could be done; nothing is changed. Of several replicas, the next one."""
+        return await self._ask(operations.preview(operations.Wish(model, min_stages, precision, split, replicas)))
 
     async def delete(self, placement_id: str) -> None:
         """Stop a model. Its memory is free again when ``follow(…, until="gone")`` has ended."""

@@ -98,12 +98,19 @@ class Wish:
     min_stages: int = 1
     precision: Precision | None = None
     split: str | None = None
+    replicas: int = 1
 
     @property
     def body(self) -> dict[str, object]:
         """A split says itself how many stages there are."""
         stages = None if self.split and self.min_stages == 1 else self.min_stages
-        told = {"model": self.model, "min_stages": stages, "precision": self.precision, "split": self.split}
+        told = {
+            "model": self.model,
+            "min_stages": stages,
+            "precision": self.precision,
+            "split": self.split,
+            "replicas": self.replicas if self.replicas != 1 else None,
+        }
         return {name: value for name, value in told.items() if value is not None}
 
 

@@ -277,6 +277,8 @@ def test_a_node_is_sent_away_by_name(node: Any) -> None:
         ({"split": "mac-a"}, "split"),
         ({"split": "mac-a=0-29", "min_stages": 1}, "min_stages"),
         ({"dry_run": "yes"}, "dry_run"),
+        ({"replicas": 0}, "replicas"),
+        ({"split": "mac-a=0-29", "replicas": 2}, "replicas"),
     ],
 )
 def test_a_bad_placement_is_refused_by_name(node: Any, command: dict[str, Any], param: str) -> None:

@@ -98,9 +98,10 @@ class TestWithoutALoop:
     def test_a_model_is_placed_by_a_split_and_previewed(self, node: Any) -> None:
         with Client(node.url) as client:
             client.place(MODEL, split="mac-a=0-9,mac-b=10-29")
+            client.place(MODEL, replicas=2)
             shown = client.preview(MODEL, min_stages=1)
         assert [part.end_layer for part in node.cluster.placed[0].split] == [10, 30]
-        assert len(node.cluster.placed) == 1
+        assert [command.replicas for command in node.cluster.placed] == [1, 2]
         assert (shown.model, shown.chosen, shown.options[0].stages[0].node) == (MODEL, 1, "mac-a")
 
     def test_a_placement_is_followed_until_it_is_ready(self, node: Any, story: Any) -> None:
