@@ -50,7 +50,7 @@ def create_app(
     add_request_ids(app)
     add_draining(app)
     _add_errors(app)
-    metrics, pictures = Metrics(), pictures or Pictures()
+    metrics, pictures = Metrics(cluster.snapshot), pictures or Pictures()
     add_chat_routes(app, metrics.watch(generator, "chat"), cluster, pictures)
     add_completions_routes(app, metrics.watch(generator, "completions"), cluster)
     add_responses_routes(app, metrics.watch(generator, "responses"), cluster, responses or MemoryResponses(), pictures)

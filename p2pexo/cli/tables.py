@@ -4,6 +4,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from p2pexo.cli.speeds import activity_lines, compute_speed
 from p2pexo.client import ClusterState, Member, Placement, Stage
 from p2pexo.node.values import format_size
 
@@ -57,7 +58,9 @@ def _headline(snapshot: ClusterState) -> Text:
 
 
 def members_table(members: tuple[Member, ...]) -> Table:
-    table = new_table("Node", "State", "Machine", "Device", "Memory for models", "API")
+    speeds = {member.peer: speed for member in members if (speed := compute_speed(member))}
+    differs = ("Speed",) if speeds else ()
+    table = new_table("Node", "State", "Machine", "Device", "Memory for models", *differs, "API")
     for member in members:
         add_row(
             table,
@@ -66,6 +69,7 @@ def members_table(members: tuple[Member, ...]) -> Table:
             member.machine,
             member.device,
             f"{format_size(member.memory_reserved)} of {format_size(member.memory_budget)}",
+            *((speeds.get(member.peer, ""),) if speeds else ()),
             member.api_url,
         )
     table.caption = "* leads"
@@ -98,7 +102,7 @@ def ring_table(placement: Placement) -> RenderableType:
             stage.link,
             *((stage.compute,) if differs else ()),
         )
-    return Group(_ring_title(placement, computes), table, *_reason(placement))
+    return Group(_ring_title(placement, computes), table, *_reason(placement), *activity_lines(placement))
 
 
 def _ring_title(placement: Placement, computes: list[str]) -> Text:

@@ -56,6 +56,7 @@ function stageBox(stage, isLast) {
     stage.phase === "loading" ? bar([["loaded", stage.progress]]) : null,
     stage.phase === "failed" ? null : el("p", "fine", memoryOf(stage)),
     stage.compute ? el("p", "fine", stage.compute) : null,
+    stage.activity ? el("p", "fine", `busy ${Math.round(100 * stage.activity.busy_share)} %`) : null,
     stage.reason ? el("p", "reason", stage.reason) : null,
   );
   if (isLast && stage.rank === 0) return el("li", "", box);

@@ -7,6 +7,7 @@ import pytest
 from p2pexo.api import chat, completions, error_page
 from p2pexo.api.errors import FAULTS
 from p2pexo.api.metrics import Metrics
+from p2pexo.cluster.snapshot import ClusterSnapshot
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "http.md").read_text(encoding="utf-8")
@@ -26,7 +27,7 @@ def test_the_page_of_errors_is_what_the_table_says() -> None:
 
 
 def test_every_figure_is_documented() -> None:
-    told = Metrics().render().decode().splitlines()
+    told = Metrics(lambda: ClusterSnapshot("desk", "a", None, 0, False, (), ())).render().decode().splitlines()
     names = [line.split(" ")[2] for line in told if line.startswith("# TYPE")]
-    assert len(names) == 7
+    assert len(names) == 15
     assert all(f"`{name}`" in PAGE for name in names)

@@ -8,9 +8,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from p2pexo.api.metrics import Meter, Metrics
+from p2pexo.cluster.snapshot import ClusterSnapshot, PlacementView, StageView
 from p2pexo.generation.errors import EngineError
 from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Started, Usage
 from p2pexo.generation.request import Request
+from p2pexo.ring.activity import StageActivity
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -36,7 +38,7 @@ def test_a_generation_is_queued_then_running_then_counted() -> None:
     assert figures(metrics)["p2pexo_requests_running", "chat", "m"] == 1
     meter.observe(Delta(0, (1,), "a"), 12.0)
     meter.observe(Delta(1, (2, 3), "bc"), 13.0)
-    meter.observe(Finished(FinishReason.STOP, Usage(5, 4)), 13.5)
+    meter.observe(Finished(FinishReason.STOP, Usage(5, 4, 1), queue_s=0.5, prefill_s=2.0, decode_s=1.5), 13.5)
     meter.close()
     told = figures(metrics)
     assert told["p2pexo_requests_running", "chat", "m"] == 0
@@ -45,6 +47,38 @@ def test_a_generation_is_queued_then_running_then_counted() -> None:
     assert told["p2pexo_completion_tokens_total", "chat", "m"] == 4
     assert told["p2pexo_time_to_first_token_seconds_sum", "chat", "m"] == 2.0
     assert told["p2pexo_time_between_tokens_seconds_sum", "chat", "m"] == 0.5
+    assert told["p2pexo_queue_seconds_sum", "chat", "m"] == 0.5
+    assert told["p2pexo_prefill_tokens_per_second_sum", "chat", "m"] == 2.0
+    assert told["p2pexo_decode_tokens_per_second_sum", "chat", "m"] == 2.0
+
+
+def test_an_answer_of_one_token_has_no_speed_of_decoding() -> None:
+    metrics = Metrics()
+    Meter(metrics, "chat", "m", now=0.0).observe(Finished(FinishReason.STOP, Usage(5, 1), prefill_s=2.0), 2.0)
+    told = figures(metrics)
+    assert told["p2pexo_prefill_tokens_per_second_count", "chat", "m"] == 1
+    assert told["p2pexo_decode_tokens_per_second_count", "chat", "m"] == 0
+
+
+def test_this_nodes_stages_tell_what_they_are_busy_with() -> None:
+    def stage(rank: int, peer: str, activity: StageActivity | None) -> StageView:
+        return StageView(rank, peer, peer, rank, rank + 1, "ready", 1.0, "", 0, 0, "", "", "", activity)
+
+    first, second = StageActivity(0.5, 20.0, 4.0, 2.0, 0.01), StageActivity(0.9, 20.0, 4.0, 2.0)
+    stages = (stage(0, "a", first), stage(1, "b", second), stage(2, "a", second), stage(3, "a", None))
+    placement = PlacementView("p1", "m", "r", "1", "ready", "", True, stages)
+    told = figures(Metrics(lambda: ClusterSnapshot("desk", "a", "a", 1, False, (), (placement,))))
+    assert told == {
+        ("p2pexo_stage_busy_share", "m", "p1", "0"): 0.5,
+        ("p2pexo_stage_busy_share", "m", "p1", "2"): 0.9,
+        ("p2pexo_stage_batches_per_second", "m", "p1", "0"): 20.0,
+        ("p2pexo_stage_batches_per_second", "m", "p1", "2"): 20.0,
+        ("p2pexo_stage_batch_tokens", "m", "p1", "0"): 4.0,
+        ("p2pexo_stage_batch_tokens", "m", "p1", "2"): 4.0,
+        ("p2pexo_stage_batch_requests", "m", "p1", "0"): 2.0,
+        ("p2pexo_stage_batch_requests", "m", "p1", "2"): 2.0,
+        ("p2pexo_stage_hop_seconds", "m", "p1", "0"): 0.01,
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@ import io
 import json
 
 import pytest
+from attrs import evolve
 from rich.console import Console, RenderableType
 
 from p2pexo.cli import status
 from p2pexo.cli.models import models_table
 from p2pexo.cli.tables import cluster_tables
-from p2pexo.client import Away, Client, Model
+from p2pexo.client import Activity, Away, Client, LinkSpeed, Model, Speeds
 
 
 def rendered(renderable: RenderableType) -> str:
@@ -40,6 +41,41 @@ def test_status_names_those_who_are_away(make):
 
 def test_a_stage_that_loads_shows_how_far_it_is(make):
     assert "loading 40%" in rendered(cluster_tables(make.snapshot(3, make.placement("loading"))))
+
+
+def test_a_ring_shows_what_its_stages_are_busy_with(make):
+    ring = make.placement()
+    busy = [
+        Activity(0.93, 20.0, 4.0, 2.0, 0.0012, 0.25, 310.0, 41.0),
+        Activity(0.5, 20.0, 4.0, 2.0),
+        None,
+    ]
+    stages = tuple(evolve(stage, activity=activity) for stage, activity in zip(ring.stages, busy, strict=True))
+    shown = rendered(cluster_tables(make.snapshot(3, evolve(ring, stages=stages))))
+    assert "Busy 93% 50% –; 20 batches/s of 4 tokens from 2 requests; 1.2 ms from stage to stage" in shown
+    assert "Last request: waited 0.25 s, read 310 tokens/s, wrote 41 tokens/s" in shown
+
+
+def test_a_ring_that_has_said_nothing_of_its_work_shows_nothing_of_it(make):
+    assert "Busy" not in rendered(cluster_tables(make.snapshot(3, make.placement())))
+
+
+def test_a_ring_at_rest_shows_how_its_last_request_fared(make):
+    ring = make.placement()
+    at_rest = Activity(rows=4.0, sequences=2.0, queue_s=0.0, decode_tokens_per_s=41.0)
+    shown = rendered(cluster_tables(make.snapshot(3, evolve(ring, stages=(evolve(ring.stages[0], activity=at_rest),)))))
+    assert "Busy 0%\n" in shown.replace(" \n", "\n")
+    assert "Last request: waited 0 s, wrote 41 tokens/s" in shown
+
+
+def test_members_show_how_fast_they_compute(make):
+    speeds = Speeds(
+        25e9, 1.2e12, (LinkSpeed("peer-2", 0.0004, 9e7), LinkSpeed("peer-3", 0.002), LinkSpeed("gone", 1.0))
+    )
+    members = (make.member(1, speeds=speeds), make.member(2), make.member(3, speeds=Speeds()))
+    shown = rendered(cluster_tables(make.snapshot(3, members=members)))
+    assert "25 GB/s, 1.2 TFLOP/s" in shown
+    assert "Speed" not in rendered(cluster_tables(make.snapshot(3)))
 
 
 def test_what_failed_says_why(make):
