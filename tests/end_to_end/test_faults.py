@@ -136,7 +136,7 @@ def test_an_answer_that_outlasts_its_leaving_node_ends_with_an_error_and_the_nod
 def test_a_leader_without_a_stage_killed_while_idle_is_replaced_and_nothing_is_reloaded(
     cache: Path, tmp_path: Path
 ) -> None:
-    with real_cluster(tmp_path, 3, ("--cache", str(cache)), memory=("1GB", "8GB", "8GB")) as cluster:
+    with real_cluster(tmp_path, 3, ("--cache", str(cache)), memory=("200MB", "8GB", "8GB")) as cluster:
         leader = placed_on_followers_only(cluster, stages=2)
         others = [node for node in cluster.nodes if node is not leader]
         expected = ask(others[0])
