@@ -96,8 +96,10 @@ class Conductor:
 
     def apply(self, result: BatchResult) -> None:
         now = self._clock()
-        round_trip_s = now - self._sent_at.pop(result.number, now)
-        self._meter.returned(len(result.stage_s), round_trip_s - sum(result.stage_s))
+        sent_at = self._sent_at.pop(result.number, None)
+        round_trip_s = 0.0 if sent_at is None else now - sent_at
+        if sent_at is not None:  # one without rows is not waited for
+            self._meter.returned(len(result.stage_s), round_trip_s - sum(result.stage_s))
         for outcome in self._scheduler.apply(result, round_trip_s):
             call = self._calls[outcome.sequence]
             if isinstance(outcome, SequenceFailure):

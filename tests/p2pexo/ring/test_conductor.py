@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 import pytest
+from attrs import evolve
 
 from p2pexo.engine.batch import BatchResult, Drawing
 from p2pexo.engine.grammar import GrammarKind, GrammarSpec
@@ -21,21 +22,28 @@ from p2pexo.generation.events import (
     Waiting,
 )
 from p2pexo.generation.request import FormatKind, OutputFormat, Sampling, Tool, ToolChoice, ToolMode
+from p2pexo.ring.activity import ActivityMeter
 from p2pexo.ring.conductor import Conductor
 from p2pexo.ring.scripted import Line, Script, ScriptedStage, ScriptedText
 
 
 class Desk:
-    def __init__(self, script: Script | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, script: Script | None = None, limits: Limits | None = None, stage_s: tuple[float, ...] = ()
+    ) -> None:
+        """``stage_s``: what each stage of the ring is said to have taken of a batch's second."""
         script = script or Script()
         self.events = defaultdict(list)
         self.engine = ScriptedStage(script, 0, script.layers)
         self.now = 0.0
+        self.stage_s = stage_s
+        self.meter = ActivityMeter()
         self.conductor = Conductor(
             ScriptedText(script),
             lambda call, event: self.events[call].append(event),
             Scheduler(limits or Limits()),
             lambda: self.now,
+            self.meter,
         )
 
     def step(self) -> bool:
@@ -46,7 +54,7 @@ class Desk:
         self.now += 1.0
         result = self.engine.run(batch, None)
         assert isinstance(result, BatchResult)
-        self.conductor.apply(result)
+        self.conductor.apply(evolve(result, stage_s=self.stage_s))
         return True
 
     def run(self) -> None:
@@ -77,6 +85,16 @@ def test_finished_tells_how_long_it_waited(request_for):
         desk.conductor.submit(call, request_for("hello", id=str(call), max_tokens=5))
     desk.run()
     assert [desk.events[call][-1].queue_s for call in (1, 2)] == [0.0, 5.0]
+
+
+def test_the_hops_of_batches_with_rows_are_noted(request_for):
+    desk = Desk(stage_s=(0.5, 0.3))
+    desk.meter.read(0.0)
+    desk.conductor.submit(1, request_for("hello", max_tokens=3))
+    desk.run()  # the last batch only releases the caches
+    shown = desk.meter.read(1.0)
+    assert shown.hop_s == 0.1, "two hops take what is left of a second"
+    assert shown.queue_s == 0.0
 
 
 def test_nothing_is_left_in_the_caches_behind_an_answer(request_for):
