@@ -208,8 +208,7 @@ class Node:
         return evolve(facts, dense=is_dense(self.settings.precision))
 
     async def _measure_compute(self) -> ComputeSpeed | None:
-        dense = is_dense(self.settings.precision)
-        return await measure_compute(MLX_ENGINE, self._stage_environment(), dense=dense)
+        return await measure_compute(MLX_ENGINE, self._stage_environment, dense=is_dense(self.settings.precision))
 
     def _surroundings(self, identity: Identity) -> Surroundings:
         return Surroundings(

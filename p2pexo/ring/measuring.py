@@ -1,6 +1,6 @@
 """Asks a process of its own how fast this machine computes: the node itself never holds MLX."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 import trio
@@ -19,13 +19,16 @@ _PIPE_BYTES = 65536
 _logger = structlog.get_logger(__name__)
 
 
-async def measure_compute(engine: str, environment: Mapping[str, str], *, dense: bool) -> ComputeSpeed | None:
+async def measure_compute(
+    engine: str, environment: Callable[[], Mapping[str, str]], *, dense: bool
+) -> ComputeSpeed | None:
     """How fast a stage of this engine would compute here; None, and a line in the log, if that can't be told.
 
-    Cancelled, the process is gone at once. ``engine`` names an EngineKit; ``dense``: with weights as plain floats.
+    Cancelled, the process is gone at once. ``engine`` names an EngineKit; ``environment`` is that of stages, or raises
+    OSError; ``dense``: with weights as plain floats.
     """
     try:
-        process = await open_stage_process(environment)
+        process = await open_stage_process(environment())
     except OSError as error:
         _logger.warning("this machine's speed can't be measured: no process could be started", reason=str(error))
         return None
