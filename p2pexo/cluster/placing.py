@@ -52,16 +52,25 @@ def free_of(machines: Sequence[Candidate], rings: Sequence[Placement]) -> list[C
 
 def _form(cluster: Cluster, command: PlaceCommand, card: Card, rings: Sequence[Placement]) -> Placement:
     check_architecture(card.id, card.architecture)
-    machines = free_of(candidates(cluster, card), rings)
-    if rings and not machines:
-        message = (
-            f"replica {len(rings) + 1} of {card.id} needs a machine that runs none of it yet; add one, or ask for fewer"
-        )
-        raise InsufficientMemoryError(message, retry_after_s=60)
-    stages = _stages(card, machines, command)
+    stages = _stages_beside(rings, card, candidates(cluster, card), command)
     epoch = Epoch(cluster.term, cluster.placements.next_count, cluster.me)
     id = edit.placement_id(card.id, card.revision, epoch)
     return Placement(id, card.id, card.revision, epoch, stages, command.precision, command.by_user, card)
+
+
+def _stages_beside(
+    rings: Sequence[Placement], card: Card, machines: Sequence[Candidate], command: PlaceCommand
+) -> tuple[StagePlan, ...]:
+    if not rings:
+        return _stages(card, machines, command)
+    spare = free_of(machines, rings)
+    which = f"replica {len(rings) + 1} of {card.id} needs machines that run none of it yet"
+    if not spare:
+        raise InsufficientMemoryError(f"{which}, and there are none; add one, or ask for fewer", retry_after_s=60)
+    try:
+        return _stages(card, spare, command)
+    except InsufficientMemoryError as error:
+        raise InsufficientMemoryError(f"{which}: {error.message}", retry_after_s=60) from error
 
 
 def _stages(card: Card, machines: Sequence[Candidate], command: PlaceCommand) -> tuple[StagePlan, ...]:

@@ -33,8 +33,10 @@ def test_a_replica_is_added_to_a_ring_that_runs_and_asking_again_changes_nothing
 
 
 def test_without_machines_for_it_a_replica_is_refused_and_nothing_is_placed(scene) -> None:
-    with pytest.raises(InsufficientMemoryError, match="replica 3 of owner/model needs a machine that runs none of it"):
+    with pytest.raises(InsufficientMemoryError, match="replica 3 of owner/model needs machines that run none"):
         place(scene.cluster("ab"), wish(scene, 3), scene.card)
+    with pytest.raises(InsufficientMemoryError, match=r"replica 2 of .*: owner/model does not fit.*mac-b: needs"):
+        place(scene.cluster("ab", budgets={"b": 1000}), wish(scene), scene.card)
     with pytest.raises(InvalidRequestError, match="min_stages is 2, but 1 node"):
         place(scene.cluster("abc"), wish(scene, 2, 2), scene.card)
 
