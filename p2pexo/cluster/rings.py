@@ -36,12 +36,16 @@ class Ring:
     """If every stage took as long as the slowest, with the way round; infinite if speeds are not known."""
 
 
+def _preferred_first(machines: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(machines, key=by_preference)
+
+
 @frozen(slots=False)
 class Rings:
     """Of machines that compute in one format."""
 
     card: Card
-    machines: Sequence[Candidate] = field(converter=lambda each: sorted(each, key=by_preference))
+    machines: Sequence[Candidate] = field(converter=_preferred_first)
     precision: str
     _made: dict[tuple[str, bool, bool, str], Slot] = field(factory=dict[tuple[str, bool, bool, str], Slot], init=False)
 
