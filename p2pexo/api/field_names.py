@@ -12,21 +12,19 @@ class FieldNames:
     """``theirs``: by our name, which is that of OpenAI Chat Completions; the others are called the same."""
 
     theirs: Mapping[str, str] = field(factory=dict[str, str])
-    in_message: bool = False
-    """Whether errors of the dialect have no other place to name a field."""
 
     def tell(self, report: ErrorReport) -> ErrorReport:
-        """The report with the field that the client sent."""
+        """The report with the field that the client sent, in its message, too: not all dialects and clients show another."""
         if report.param is None:
             return report
         name = self.theirs.get(report.param, report.param)
-        message = f"{name}: {report.message}" if self.in_message and name not in report.message else report.message
+        message = f"{name}: {report.message}" if name not in report.message else report.message
         return evolve(report, param=name, message=message)
 
 
 CHAT = FieldNames()
 COMPLETIONS = FieldNames({"messages": "prompt"})
 RESPONSES = FieldNames({"messages": "input", "response_format": "text.format"})
-CLAUDE = FieldNames({"response_format": "output_config.format"}, in_message=True)
-OLLAMA_CHAT = FieldNames({"response_format": "format"}, in_message=True)
-OLLAMA_GENERATE = FieldNames({"response_format": "format", "messages": "prompt"}, in_message=True)
+CLAUDE = FieldNames({"response_format": "output_config.format"})
+OLLAMA_CHAT = FieldNames({"response_format": "format"})
+OLLAMA_GENERATE = FieldNames({"response_format": "format", "messages": "prompt"})
