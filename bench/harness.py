@@ -24,7 +24,7 @@ from p2pexo.cluster.facts import Placements, StageFact
 from p2pexo.cluster.observed import Cluster
 from p2pexo.engine.blas import prepare_blas
 from p2pexo.engine.environment import private_directory, stage_environment
-from p2pexo.engine.scheduler import Limits
+from p2pexo.engine.limits import Limits
 from p2pexo.generation.errors import from_report
 from p2pexo.generation.events import Delta, Failed, Finished
 from p2pexo.generation.request import Request, Sampling

@@ -15,7 +15,7 @@ import trio
 from attrs import evolve
 from harness import MODEL, Workshop, ask_all, print_figures, raw_request, running_ring, set_up
 
-from p2pexo.engine.scheduler import Limits
+from p2pexo.engine.limits import Limits
 from p2pexo.ring.engines import MLX_ENGINE, SCRIPTED_ENGINE
 from p2pexo.ring.scripted import Script
 

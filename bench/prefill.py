@@ -12,7 +12,7 @@ from statistics import median, quantiles
 import trio
 from harness import ask, print_figures, raw_request, running_ring, set_up
 
-from p2pexo.engine.scheduler import Limits
+from p2pexo.engine.limits import Limits
 from p2pexo.generation.events import Delta
 from p2pexo.ring.supervisor import StageProcess
 

@@ -23,8 +23,8 @@ from attrs import evolve
 from harness import MODEL, Workshop, ask, print_figures, raw_request, running_ring, set_up
 from mlx.utils import tree_flatten
 
+from p2pexo.engine.limits import Limits
 from p2pexo.engine.mlx_models import model_module
-from p2pexo.engine.scheduler import Limits
 
 ROUNDS = 5
 """Raise it for steadier figures; each takes some fifteen seconds."""

@@ -6,43 +6,16 @@ whose caches had to be given up is simply one of which nothing is cached.
 """
 
 from collections import deque
-from functools import partial
-from math import ceil
 
 from attrs import define, field, frozen
 
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Fork, Sampled, SequenceFailure
+from p2pexo.engine.grouping import Grouping
 from p2pexo.engine.groups import CACHE_STEP, Group, Sequence
+from p2pexo.engine.limits import Limits
 from p2pexo.engine.pacing import Pace
 from p2pexo.engine.prefixes import Prefixes
 from p2pexo.generation.errors import OverloadedError
-
-
-@frozen
-class Limits:
-    running: int = 32
-    """Sequences computed at a time. Raise it for throughput, at the cost of KV memory and of each one's speed."""
-    waiting: int = 64
-    """Sequences that may queue. Raise it and clients wait longer; lower it and they are turned away sooner."""
-    together: int = 16
-    """Sequences of one batch that draw tokens. Raise it for throughput on machines whose memory is the limit; lower it
-    and each token comes sooner when many run."""
-    batches: int | None = None
-    """Batches on their way at a time; None: as many as keep all stages busy, by the times measured."""
-    rows: int = 512
-    """Rows of one batch, so the chunk of a prompt. Raise it and prompts are faster, but a cancel waits longer for a step
-    to end."""
-    chunks_per_stage: float = 4.0
-    """Chunks that a prompt is cut into for each stage of a ring of several, so that all of them work at it. Raise it and
-    less of their time is idle, but the products are smaller and cost more for each row."""
-    step_s: float = 0.2
-    """What a chunk of a prompt may take on a stage while other answers wait for their next token. Raise it and prompts
-    are faster; lower it and answers flow more smoothly."""
-    kept_tokens: int = 32768
-    """Tokens of ended conversations whose caches are kept, for prompts that begin alike, as long as running ones don't need
-    the memory. Raise it and more is found again; lower it and less memory is taken; 0 keeps none."""
-    cache_tokens: int | None = None
-    """Tokens for which there is KV memory on every stage; None: no limit is known."""
 
 
 @frozen
@@ -74,7 +47,7 @@ class Scheduler:
     same tokens begins with a fork of them.
     """
 
-    limits: Limits = Limits()
+    limits: Limits = field(factory=Limits)
     pace: Pace = field(factory=Pace)
     _waiting: deque[Sequence] = field(factory=deque[Sequence], init=False)
     _running: dict[int, Sequence] = field(factory=dict[int, Sequence], init=False)
@@ -82,12 +55,15 @@ class Scheduler:
     """Of the running ones, those with a chunk to send; the next one first."""
     _prompts_turn: int = field(default=0, init=False)
     _prefixes: Prefixes = field(factory=Prefixes, init=False)
-    _groups: list[Group] = field(factory=list[Group], init=False)
+    _groups: Grouping = field(init=False)
     _in_flight: dict[int, _Sent] = field(factory=dict[int, _Sent], init=False)
     _releases: list[int] = field(factory=list[int], init=False)
     _keeps: list[int] = field(factory=list[int], init=False)
     _next_sequence: int = field(default=1, init=False)
     _next_batch: int = field(default=1, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._groups = Grouping(self.pace, self.limits.together, self._has_room)
 
     def add(self, tokens: tuple[int, ...], drawing: Drawing, *, first_index: int = 0) -> int:
         """Queue a prompt (not empty, with the tokens of an earlier attempt, if any); its id. Raises OverloadedError."""
@@ -179,7 +155,7 @@ class Scheduler:
             sequence.next_index += 1
             if sequence.group is None:
                 self._prefixes.add(sequence.id, sequence.tokens[: sequence.cached])
-                self._join(sequence)
+                self._groups.join(sequence)
         return Advance(sequence.id, processed, sequence.prompt_length, drawn)
 
     def _admit(self) -> None:
@@ -193,8 +169,8 @@ class Scheduler:
 
     def _next_entries(self) -> tuple[Group | None, tuple[Entry, ...]]:
         """A step of the group, or a chunk of a prompt, whichever has waited longest."""
-        self._level()
-        ready = sorted((each for each in self._groups if not each.is_in_flight and each.sequences), key=_turn)
+        self._groups.level(self._most_batches)
+        ready = self._groups.at_home
         if self._prompts and not (ready and ready[0].turn < self._prompts_turn):
             return None, self._next_chunks()
         for group in ready:
@@ -224,7 +200,7 @@ class Scheduler:
 
     def _chunk_rows(self, sequence: Sequence) -> int:
         limits = self.limits
-        step_s = limits.step_s if any(self._groups) else None
+        step_s = limits.step_s if self._groups else None
         return self.pace.chunk_rows(
             len(sequence.tokens), most=limits.rows, per_stage=limits.chunks_per_stage, step_s=step_s
         )
@@ -250,48 +226,6 @@ class Scheduler:
         """Keep within the budget, and leave the memory to those that run."""
         while (room := self._prefixes.room) > self.limits.kept_tokens or (room and not self._has_room(room)):
             self._releases.append(self._prefixes.drop_oldest())
-
-    def _join(self, sequence: Sequence) -> None:
-        """Into the smallest group that has a place for it and memory, or else into one of its own."""
-        group = next(filter(partial(self._has_place, sequence), sorted(filter(len, self._groups), key=len)), None)
-        if group is None:
-            self._groups.append(group := Group())
-        group.add(sequence)
-
-    def _has_place(self, sequence: Sequence, group: Group) -> bool:
-        return len(group) < self.limits.together and self._fits(group, [sequence], freed=sequence.room)
-
-    def _level(self) -> None:
-        """Divide the sequences evenly among as many groups as pay; only those of groups at home can be moved."""
-        self._groups = [each for each in self._groups if each.sequences or each.is_in_flight]
-        live = [each for each in self._groups if each.sequences]
-        sequences = sum(map(len, live))
-        least = ceil(sequences / self.limits.together)
-        wanted = self.pace.groups(sequences, least=least, most=self._most_batches, now=len(live)) if live else 0
-        for group in sorted(live, key=len):
-            if group.is_in_flight:
-                continue
-            if len(live) > wanted and self._dissolve(group, live):
-                live.remove(group)
-            elif len(group) > ceil(sequences / wanted):
-                self._spill(group, live, ceil(sequences / wanted), wanted)
-
-    def _dissolve(self, group: Group, live: list[Group]) -> bool:
-        for other in sorted((each for each in live if each is not group), key=len):
-            if len(group) + len(other) <= self.limits.together and self._fits(other, group.sequences, freed=group.room):
-                for sequence in list(group.sequences):
-                    group.move(sequence, other)
-                return True
-        return False
-
-    def _spill(self, group: Group, live: list[Group], size: int, wanted: int) -> None:
-        """Move what is more than ``size`` to the smallest of the other groups, or to a new one."""
-        if len(live) < wanted:
-            live.append(Group())
-            self._groups.append(live[-1])
-        smallest = min(live, key=len)
-        while len(group) > max(size, len(smallest) + 1) and self._fits(smallest, group.sequences[-1:], freed=0):
-            group.move(group.sequences[-1], smallest)
 
     def _make_room(self, group: Group) -> bool:
         """Whether the group can take a step, perhaps a smaller one, because newer sequences gave up their caches."""
@@ -323,19 +257,11 @@ class Scheduler:
         limit = self.limits.cache_tokens
         return limit is None or self._taken + more <= limit
 
-    def _fits(self, group: Group, newcomers: list[Sequence], *, freed: int) -> bool:
-        """Whether there is memory for the newcomers here, where all rows are as long as the longest one."""
-        return self._has_room(group.room_with(newcomers) - group.room - freed)
-
     @property
     def _taken(self) -> int:
         alone = sum(each.room for each in self._running.values() if each.group is None)
-        return alone + sum(each.room for each in self._groups)
+        return alone + self._groups.room
 
     @property
     def _most_batches(self) -> int:
         return self.pace.in_flight if self.limits.batches is None else self.limits.batches
-
-
-def _turn(group: Group) -> int:
-    return group.turn

@@ -12,7 +12,7 @@ from typing import Any, cast
 from attrs import define, field, frozen
 from cattrs.strategies import configure_tagged_union
 
-from p2pexo.engine.scheduler import Limits
+from p2pexo.engine.limits import Limits
 from p2pexo.engine.speeds import ComputeSpeed
 from p2pexo.generation.codec import converter, decode, encode
 from p2pexo.generation.events import Event

@@ -14,8 +14,9 @@ import structlog
 from attrs import evolve
 
 from p2pexo.engine.batch import BatchResult
+from p2pexo.engine.limits import Limits
 from p2pexo.engine.pacing import Pace
-from p2pexo.engine.scheduler import Limits, Scheduler
+from p2pexo.engine.scheduler import Scheduler
 from p2pexo.generation.errors import EngineError, GenerationError, RingBrokenError
 from p2pexo.generation.events import Event, Failed
 from p2pexo.generation.request import Request

@@ -11,7 +11,7 @@ import structlog
 import trio
 from attrs import evolve
 
-from p2pexo.engine.scheduler import Limits
+from p2pexo.engine.limits import Limits
 from p2pexo.generation.codec import DecodeError
 from p2pexo.generation.errors import RingBrokenError
 from p2pexo.generation.events import Event, Failed, Finished

@@ -17,7 +17,7 @@ from end_to_end.dialects import DIALECTS, PATHS, body, told
 from end_to_end.scripted import MODEL, scripted_ring
 
 from p2pexo.api.streaming import SILENCE_S
-from p2pexo.engine.scheduler import Limits
+from p2pexo.engine.limits import Limits
 from p2pexo.ring.scripted import Line, Script
 
 ANSWER = "Thank you for waiting."

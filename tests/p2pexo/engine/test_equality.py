@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from p2pexo.engine.batch import BatchResult, Drawing
+from p2pexo.engine.limits import Limits
 from p2pexo.engine.pacing import Pace
-from p2pexo.engine.scheduler import Advance, Limits, Scheduler
+from p2pexo.engine.scheduler import Advance, Scheduler
 from p2pexo.engine.stage import StageEngine
 from p2pexo.generation.request import Sampling
 

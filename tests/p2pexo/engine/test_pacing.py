@@ -8,8 +8,9 @@ import pytest
 from virtual_ring import VirtualRing
 
 from p2pexo.engine.batch import Drawing
+from p2pexo.engine.limits import Limits
 from p2pexo.engine.pacing import Pace
-from p2pexo.engine.scheduler import Limits, Scheduler
+from p2pexo.engine.scheduler import Scheduler
 from p2pexo.generation.request import Sampling
 
 GREEDY = Drawing(Sampling(temperature=0.0))

@@ -3,8 +3,9 @@ from random import Random
 import pytest
 
 from p2pexo.engine.batch import Batch, BatchResult, Drawing, Entry, Fork, Sampled, SequenceFailure
+from p2pexo.engine.limits import Limits
 from p2pexo.engine.pacing import Pace
-from p2pexo.engine.scheduler import Advance, Limits, Scheduler
+from p2pexo.engine.scheduler import Advance, Scheduler
 from p2pexo.generation.errors import OverloadedError
 from p2pexo.generation.request import Sampling
 

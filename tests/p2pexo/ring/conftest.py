@@ -13,7 +13,7 @@ from networking.transport import PeerId
 from p2pexo.cluster.assignments import Assignment, neighbours
 from p2pexo.cluster.facts import Placements, StageFact
 from p2pexo.cluster.observed import Cluster
-from p2pexo.engine.scheduler import Limits
+from p2pexo.engine.limits import Limits
 from p2pexo.generation.events import Delta, Event
 from p2pexo.generation.request import Message, Request, Role, Sampling
 from p2pexo.ring.engines import SCRIPTED_ENGINE

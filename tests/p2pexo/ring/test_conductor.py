@@ -7,7 +7,8 @@ from attrs import evolve
 
 from p2pexo.engine.batch import BatchResult, Drawing
 from p2pexo.engine.grammar import GrammarKind, GrammarSpec
-from p2pexo.engine.scheduler import Limits, Scheduler
+from p2pexo.engine.limits import Limits
+from p2pexo.engine.scheduler import Scheduler
 from p2pexo.generation.errors import RingBrokenError
 from p2pexo.generation.events import (
     Delta,

@@ -5,7 +5,7 @@ import signal
 
 import trio
 
-from p2pexo.engine.scheduler import Limits
+from p2pexo.engine.limits import Limits
 from p2pexo.generation.events import Delta, Event, Failed, Finished, FinishReason, Progress, Started, Waiting
 from p2pexo.ring.plan import Epoch
 from p2pexo.ring.scripted import Script
