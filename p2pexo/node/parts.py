@@ -223,8 +223,13 @@ class Node:
     def _start_stage(self, spec: StageSpec) -> StageProcess:
         if spec.placement.precision == "auto":
             spec = evolve(spec, placement=evolve(spec.placement, precision=self.settings.precision))
-        engine = ENGINES[self.settings.engine]
-        return StageProcess(spec, environment=self._stage_environment(), engine=engine, spare=self._spare)
+        return StageProcess(
+            spec,
+            environment=self._stage_environment(),
+            engine=ENGINES[self.settings.engine],
+            limits=self.settings.limits,
+            spare=self._spare,
+        )
 
     def _stage_environment(self) -> dict[str, str]:
         assert self._blas is not None, "stages start after the BLAS was chosen"

@@ -12,6 +12,7 @@ from attrs import field, frozen
 from cyclopts import Group, Parameter, Token
 
 from p2pexo.api.guard import is_loopback
+from p2pexo.engine.limits import Limits
 from p2pexo.node.values import (
     MemoryBudget,
     SettingsError,
@@ -26,12 +27,14 @@ _CLUSTER = Group("Cluster", sort_key=2)
 _NETWORK = Group("Network", sort_key=3)
 _API = Group("API", sort_key=4)
 _MODELS = Group("Models and memory", sort_key=5)
-_LOG = Group("Log", sort_key=6)
+_REQUESTS = Group("Many requests (of models whose first stage runs here)", sort_key=6)
+_LOG = Group("Log", sort_key=7)
 
 
 DEFAULT_HOME = Path("~/.p2pexo").expanduser()
 DEFAULT_CACHE = Path("~/.cache/p2pexo").expanduser()
 DEFAULT_MEMORY = MemoryBudget(share=0.7)
+DEFAULT_LIMITS = Limits()
 
 
 def _one(parse: Callable[[str], Any]) -> Callable[[type[Any], Sequence[Token]], Any]:
@@ -49,6 +52,14 @@ def _option(group: Group, name: str | None = None, **more: Any) -> Parameter:
 def _port(_: type[Any], value: int) -> None:
     if not 0 <= value <= 65535:
         raise ValueError(f"{value} is not a port; it must be from 0 to 65535")
+
+
+def _at_least(least: int) -> Callable[[type[Any], int], None]:
+    def check(_: type[Any], value: int) -> None:
+        if value < least:
+            raise ValueError(f"{value} is too few; it must be {least} at least")
+
+    return check
 
 
 def _path(text: str) -> Path:
@@ -172,6 +183,26 @@ class NodeSettings:
     ] = 300
     """How long a model that a request loaded stays after its last use, as 5m or 300; 0 ends it after each use, -1 keeps it until somebody deletes it. Raise it and fewer requests wait for a load; lower it and memory is free for other models sooner. The node that runs the model's first stage decides, and a request may say otherwise (Ollama's keep_alive)."""
 
+    max_running: Annotated[int, _option(_REQUESTS, validator=_at_least(1))] = DEFAULT_LIMITS.running
+    """Requests that a model answers at a time, as far as the memory for their conversations reaches. Raise it and more tokens come out in all, but each answer's more slowly; lower it and later ones wait in the queue instead."""
+
+    max_waiting: Annotated[int, _option(_REQUESTS, validator=_at_least(0))] = DEFAULT_LIMITS.waiting
+    """Requests that may wait for a model; the next one is told to come back (503). Raise it and clients wait for longer; lower it and they are turned away sooner, to ask elsewhere."""
+
+    batch_size: Annotated[int, _option(_REQUESTS, validator=_at_least(1))] = DEFAULT_LIMITS.together
+    """Answers whose next tokens are computed as one. Raise it where memory is slower than arithmetic, as on a GPU; lower it and each token comes sooner when many are asked for."""
+
+    chunk_size: Annotated[int, _option(_REQUESTS, validator=_at_least(32))] = DEFAULT_LIMITS.rows
+    """Tokens of a prompt that are computed at a time. Raise it and long prompts are faster, but a step takes more memory, and ending a request longer; lower it for the opposite."""
+
+    step_time: Annotated[float, _option(_REQUESTS, metavar="SECONDS", converter=_one(parse_duration))] = (
+        DEFAULT_LIMITS.step_s
+    )
+    """What a piece of a prompt may take while other answers wait for their next token, as 0.2. Raise it and prompts are faster; lower it and answers flow more smoothly beside them."""
+
+    prefix_tokens: Annotated[int, _option(_REQUESTS, validator=_at_least(0))] = DEFAULT_LIMITS.kept_tokens
+    """Tokens of ended conversations that a model remembers, so that a prompt that begins alike is not computed again; never more than its memory for conversations has room for beside those that run. Raise it and more is found again; lower it and less memory is taken; with 0, nothing is remembered."""
+
     response_lifetime: Annotated[float, _option(_API, metavar="DURATION", converter=_one(parse_duration))] = 86400
     """How long a stored response can be read again or gone on from (Responses API), as 24h. Raise it and older conversations can be taken up, while prompts and answers stay on this disk for longer (1 GiB at most); lower it and less is kept; with 0, nothing can be taken up."""
 
@@ -207,6 +238,18 @@ class NodeSettings:
             raise SettingsError(
                 f"--api-host {self.api_host} lets other machines use this node; give an --api-key, or say --no-api-key"
             )
+
+    @property
+    def limits(self) -> Limits:
+        """Of each ring whose stage 0 runs here."""
+        return Limits(
+            running=self.max_running,
+            waiting=self.max_waiting,
+            together=self.batch_size,
+            rows=self.chunk_size,
+            step_s=self.step_time,
+            kept_tokens=self.prefix_tokens,
+        )
 
     @property
     def display_name(self) -> str:

@@ -5,6 +5,7 @@ import pytest
 from attrs import fields
 
 from p2pexo.cli.main import build_app
+from p2pexo.engine.limits import Limits
 from p2pexo.node.settings import NodeSettings
 from p2pexo.node.values import MemoryBudget, SettingsError
 
@@ -48,6 +49,8 @@ def test_without_a_flag_everything_has_its_default():
         (["--keep-alive", "0"], "keep_alive", 0.0),
         (["--response-lifetime", "48h"], "response_lifetime", 172800.0),
         (["--no-autoload"], "autoload", False),
+        (["--max-waiting", "0"], "max_waiting", 0),
+        (["--step-time", "0.05"], "step_time", 0.05),
         (["--log-format", "json"], "log_format", "json"),
     ],
 )
@@ -67,6 +70,7 @@ def test_a_flag_sets_its_field(arguments: list[str], field: str, value: Any):
         ("P2PEXO_CACHE", "~/cache", "cache", Path("~/cache").expanduser()),
         ("P2PEXO_EXIT_WITH_PARENT", "1", "exit_with_parent", True),
         ("P2PEXO_ENGINE", "scripted", "engine", "scripted"),
+        ("P2PEXO_PREFIX_TOKENS", "4096", "prefix_tokens", 4096),
     ],
 )
 def test_a_variable_sets_its_field(monkeypatch: pytest.MonkeyPatch, variable: str, text: str, field: str, value: Any):
@@ -87,6 +91,8 @@ def test_a_flag_wins_over_its_variable(monkeypatch: pytest.MonkeyPatch):
         (["--api-port", "99999"], "99999 is not a port"),
         (["--load-timeout", "soon"], "'soon' is not a duration"),
         (["--precision", "double"], "keep"),
+        (["--max-running", "0"], "0 is too few"),
+        (["--step-time", "quick"], "'quick' is not a duration"),
         (["--secret", ""], "the secret is empty"),
         (["--api-portt", "1"], "--api-port"),
     ],
@@ -122,6 +128,12 @@ def test_other_machines_may_use_the_api_with_a_key_or_an_explicit_no(settings: d
 def test_loopback_keeps_the_ports_and_drops_the_hosts():
     settings = NodeSettings(listen=("/ip4/0.0.0.0/tcp/52416", "/ip6/::/tcp/52416"), loopback=True)
     assert settings.listen_addresses == ("/ip4/127.0.0.1/tcp/52416",)
+
+
+def test_what_a_ring_takes_on_is_what_it_takes_on_by_itself_unless_told_otherwise():
+    assert NodeSettings().limits == Limits()
+    told = NodeSettings(max_running=2, max_waiting=3, batch_size=4, chunk_size=64, step_time=0.5, prefix_tokens=0)
+    assert told.limits == Limits(running=2, waiting=3, together=4, rows=64, step_s=0.5, kept_tokens=0)
 
 
 def test_secrets_are_not_in_the_repr():
