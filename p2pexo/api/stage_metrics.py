@@ -23,6 +23,10 @@ _FIGURES = (
     _Figure("p2pexo_stage_batch_tokens", "Tokens computed in one batch, on average", lambda a: a.rows),
     _Figure("p2pexo_stage_batch_requests", "Requests in one batch, on average", lambda a: a.sequences),
     _Figure("p2pexo_stage_hop_seconds", "From one stage to the next, told by stage 0", lambda a: a.hop_s),
+    _Figure(
+        "p2pexo_stage_conversations", "Whose caches a stage holds, running and ended ones", lambda a: a.conversations
+    ),
+    _Figure("p2pexo_stage_cache_bytes", "Memory that caches of conversations take", lambda a: a.cache_bytes),
 )
 
 

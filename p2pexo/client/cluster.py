@@ -77,11 +77,15 @@ class Activity:
     sequences: float = 0.0
     """Of how many requests they were, on average."""
     hop_s: float | None = None
-    """From one stage to the next one, on average round the ring. This and what follows is told by stage 0."""
+    """From one stage to the next one, on average round the ring. This and the next three are told by stage 0."""
     queue_s: float | None = None
     """How long the request that ended last waited before its prompt was begun."""
     prefill_tokens_per_s: float | None = None
     decode_tokens_per_s: float | None = None
+    conversations: int | None = None
+    """Whose caches the stage holds: of requests that run, and of ended ones that are kept for others. Every stage tells this."""
+    cache_bytes: float | None = None
+    """What they take."""
 
 
 @frozen

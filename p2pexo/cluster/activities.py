@@ -27,6 +27,8 @@ def _figures(activity: StageActivity) -> tuple[float | None, ...]:
         activity.queue_s,
         activity.prefill_tokens_per_s,
         activity.decode_tokens_per_s,
+        activity.conversations,
+        activity.cache_bytes,
     )
 
 

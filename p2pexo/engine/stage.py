@@ -78,6 +78,16 @@ class StageEngine:
         """Device, dtype and BLAS, for people."""
         return f"gpu {self.wire_dtype}" if on_gpu() else f"cpu {self.wire_dtype} {active_blas()}"
 
+    @property
+    def conversations(self) -> int:
+        """Sequences of which it holds caches, running and ended ones."""
+        return len(self._positions)
+
+    @property
+    def cache_bytes(self) -> int:
+        """What MLX holds beyond the weights; between two batches that is caches."""
+        return max(0, mx.get_active_memory() - self.weight_bytes)
+
     def run(self, batch: Batch, hidden: bytes | memoryview | None = None) -> memoryview | BatchResult:
         """Apply a batch.
 

@@ -35,6 +35,10 @@ class StageActivity:
     """Of the last request that had to compute a prompt."""
     decode_tokens_per_s: float | None = None
     """Of the last request that got more than one token."""
+    conversations: int | None = None
+    """Whose caches the stage holds: of requests that run, and of ended ones that are kept for others."""
+    cache_bytes: float | None = None
+    """What they take."""
 
 
 @define
@@ -65,6 +69,11 @@ class ActivityMeter:
                 self._sums.batches += 1
                 self._sums.rows += batch.rows
                 self._sums.sequences += len({entry.sequence for entry in batch.entries})
+
+    def holds(self, conversations: int, cache_bytes: int) -> None:
+        """After a batch."""
+        with self._lock:
+            self._shown = evolve(self._shown, conversations=conversations, cache_bytes=two_digits(cache_bytes))
 
     def returned(self, stages: int, beyond_s: float) -> None:
         """A batch has been round the ring: ``beyond_s``, longer than its stages computed."""

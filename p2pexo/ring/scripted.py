@@ -124,6 +124,14 @@ class ScriptedStage:
         return "scripted"
 
     @property
+    def conversations(self) -> int:
+        return len(self._states)
+
+    @property
+    def cache_bytes(self) -> int:
+        return 8 * self._depth * sum(map(len, self._states.values()))
+
+    @property
     def _depth(self) -> int:
         return self.end_layer - self.first_layer
 

@@ -202,6 +202,7 @@ class StageLoop:
             output = BatchResult(step.batch.number) if self._engine.is_last else memoryview(b"")
         took_s = self._clock.end(time.monotonic())
         self._meter.computed(step.batch, took_s)
+        self._meter.holds(self._engine.conversations, self._engine.cache_bytes)
         stage_s = (*step.stage_s, took_s)
         if isinstance(output, BatchResult):
             self._hand_back(evolve(output, failures=step.failures + output.failures, stage_s=stage_s))

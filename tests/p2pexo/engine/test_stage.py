@@ -274,6 +274,16 @@ def test_a_released_sequence_is_forgotten(tiny_model: Path) -> None:
     assert [type(each) for each in result.failures] == [SequenceFailure]
 
 
+def test_every_stage_tells_whose_caches_it_holds(tiny_model: Path) -> None:
+    ring = Ring(tiny_model, (0, 2, 4))
+    ring.generate(PROMPT, 2, sequence=1)
+    ring.generate(PROMPT, 2, sequence=2)
+    assert [stage.conversations for stage in ring.stages] == [2, 2]
+    assert all(stage.cache_bytes > 0 for stage in ring.stages)
+    ring.run(release=(1,))
+    assert [stage.conversations for stage in ring.stages] == [1, 1]
+
+
 def test_clearing_forgets_all_sequences_and_keeps_the_weights(tiny_model: Path) -> None:
     ring = Ring(tiny_model, (0, 2, 4))
     expected = ring.generate(PROMPT, 3)

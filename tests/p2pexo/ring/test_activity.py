@@ -22,6 +22,13 @@ def test_the_busy_share_is_that_of_the_time_since_the_last_look() -> None:
     assert (shown.rows, shown.sequences) == (3.0, 1.5)
 
 
+def test_what_is_held_is_told_as_it_was_after_the_last_batch() -> None:
+    meter = begun()
+    assert meter.read(101.0).conversations is None
+    meter.holds(3, 1_234_567)
+    assert (meter.read(102.0).conversations, meter.read(103.0).cache_bytes) == (3, 1.2e6)
+
+
 def test_short_looks_are_smoothed() -> None:
     meter = begun()
     meter.computed(batch(1), 1.0)
