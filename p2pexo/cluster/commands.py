@@ -58,6 +58,8 @@ class ReleaseCommand:
     epoch: Epoch
     """That of the ring whose use is known: one that was formed anew since may be used."""
     reason: str
+    makes_room_for: str = ""
+    """The model that needs its memory, if that is why."""
     seen_term: int = 0
 
 

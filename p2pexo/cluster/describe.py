@@ -39,7 +39,7 @@ def describe(view: View, *, cluster_name: str, open_cluster: bool) -> ClusterSna
             *(_placement(cluster, each) for each in known_placements(cluster)),
             *(_placement(cluster, placement, failed=reason) for placement, reason in failed),
         ),
-        warnings=(*view.warnings, *_warnings(cluster)),
+        warnings=(*view.warnings, *_warnings(cluster), *_evictions(cluster)),
         newcomers=tuple(
             NewcomerView(each.peer, each.name, each.machine, each.code, each.address, cluster.name_of(peer))
             for peer, fact in sorted(pairing.items())
@@ -163,6 +163,12 @@ def _stage(cluster: Cluster, placement: Placement, rank: int) -> StageView:
         compute=status.compute if status else "",
         activity=cluster.activities.get((plan.peer, placement.id, rank)),
     )
+
+
+def _evictions(cluster: Cluster) -> list[str]:
+    """What had to go for a model that is here still."""
+    placed = {each.model for each in cluster.placements.placements}
+    return [each.reason for each in cluster.placements.deletions if each.makes_room_for in placed]
 
 
 def _warnings(cluster: Cluster) -> list[str]:

@@ -166,6 +166,8 @@ class Deletion:
     """The placement as it last was, if it ended because it could not run."""
     idle: bool = False
     """True if it ended because nobody used it: whoever asks for the model gets it placed again."""
+    makes_room_for: str = ""
+    """The model that needed its memory, if that is why it ended."""
 
     @property
     def was_asked_for(self) -> bool:

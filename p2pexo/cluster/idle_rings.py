@@ -46,6 +46,8 @@ class IdleRings:
         self._mine: dict[str, Placement] = {}
         self._leaving: set[str] = set()
         """Ids of placements, also of those that have left: none comes back."""
+        self._needed_by: dict[str, str] = {}
+        """By id of a placement that makes room: the model that gets it."""
         self._told = StaysFact()
         self._changed = trio.Event()
         UNLOAD.serve(overlay, self._unload)
@@ -98,7 +100,7 @@ class IdleRings:
         self._stays = {id: stay for id, stay in self._stays.items() if stay.running} | seen
 
     async def _let_go(self, placement: Placement, stay: Stay) -> None:
-        command = ReleaseCommand(placement.id, placement.epoch, f"not used for {stay.keep_alive_s:g} s")
+        command = self._release(placement, stay)
         try:
             await send_command(self._overlay, command)
             with trio.fail_after(SEEN_WITHIN_S):
@@ -111,10 +113,21 @@ class IdleRings:
         self._leaving.discard(placement.id)
         self._set(placement.id, self._stay(placement.id).refused(trio.current_time() + TRY_AGAIN_S))
 
+    def _release(self, placement: Placement, stay: Stay) -> ReleaseCommand:
+        needed_by = self._needed_by.pop(placement.id, "")
+        reason = f"not used for {stay.keep_alive_s:g} s"
+        if needed_by:
+            reason = f"{placement.model} was idle, and {needed_by} needed its memory"
+        return ReleaseCommand(placement.id, placement.epoch, reason, needed_by)
+
     async def _unload(self, peer: PeerId, question: UnloadQuestion) -> UnloadReply:
         id = question.placement_id
         if id not in self._mine:
             return UnloadReply(leaves_now=False)
+        if question.makes_room_for:
+            if self._mine[id].by_user or not self._stay(id).is_idle(trio.current_time()):
+                return UnloadReply(leaves_now=False)
+            self._needed_by[id] = question.makes_room_for
         log.info("placement is to be unloaded when nobody uses it", id=id, peer=peer)
         stay = self._stay(id).released()
         self._set(id, stay)

@@ -35,6 +35,12 @@ class Stay:
         patience = self.keep_alive_s if self.was_used else max(self.keep_alive_s, FIRST_USE_WITHIN_S)
         return max(self.idle_since + patience, self.not_before)
 
+    def is_idle(self, now: float) -> bool:
+        """Whether nobody uses it, nor is about to: those who waited for it to be formed have come, or had their time."""
+        if self.running or self.epoch is None:
+            return False
+        return self.was_used or now >= self.idle_since + FIRST_USE_WITHIN_S
+
     def formed(self, epoch: Epoch | None, now: float) -> "Stay":
         """The ring is ready in this epoch, or, with None, is not ready."""
         if epoch == self.epoch:

@@ -1,6 +1,8 @@
 """The leader's duty: answers commands and keeps placements alive. Runs on every node; acts only while its node leads."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from math import isinf
 from time import time
 
@@ -13,6 +15,7 @@ from p2pexo.cluster import placements as edit
 from p2pexo.cluster.commands import (
     COMMAND_PROTOCOL,
     Accepted,
+    Command,
     DeleteCommand,
     NotLeading,
     PlaceCommand,
@@ -21,12 +24,19 @@ from p2pexo.cluster.commands import (
     decode_command,
     encode_reply,
 )
+from p2pexo.cluster.eviction import make_room
 from p2pexo.cluster.facts import Deletion, Placements
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.placing import place
 from p2pexo.cluster.repair import Memory, Moment, decide
 from p2pexo.generation.codec import DecodeError, encode
-from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
+from p2pexo.generation.errors import (
+    GenerationError,
+    InsufficientMemoryError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    UnavailableError,
+)
 from p2pexo.models.card import Card
 
 log = structlog.get_logger(__name__)
@@ -83,20 +93,33 @@ class Leader:
 
     async def _answer(self, peer: PeerId, body: bytes) -> bytes:
         try:
-            return encode_reply(self._obey(body))
+            return encode_reply(await self._obey(_read(body)))
         except GenerationError as error:
             log.info("command refused", peer=peer, error=error.message)
             return encode_reply(error.report())
 
-    def _obey(self, body: bytes) -> Reply:
+    async def _obey(self, command: Command) -> Reply:
+        """Idle models make room for one that has none. Raises GenerationError."""
+        try:
+            return self._obey_at_once(command)
+        except InsufficientMemoryError:
+            if not isinstance(command, PlaceCommand):
+                raise
+            if not await make_room(self._overlay, command.model, partial(self._has_room, command)):
+                raise
+        return self._obey_at_once(command)
+
+    def _has_room(self, command: PlaceCommand, cluster: Cluster) -> bool:
+        with suppress(GenerationError):
+            place(cluster, command, self._card(cluster, command))
+            return True
+        return False
+
+    def _obey_at_once(self, command: Command) -> Reply:
         """Between reading the payload and setting it nothing is awaited, so commands can't overtake one another.
 
         Raises GenerationError.
         """
-        try:
-            command = decode_command(body)
-        except DecodeError as error:
-            raise InvalidRequestError(f"not a command of this version: {error}") from error
         cluster = observe(self._overlay.view)
         if not cluster.i_lead or cluster.term < command.seen_term:
             return NotLeading(cluster.leader)
@@ -120,6 +143,13 @@ class Leader:
         return card
 
 
+def _read(body: bytes) -> Command:
+    try:
+        return decode_command(body)
+    except DecodeError as error:
+        raise InvalidRequestError(f"not a command of this version: {error}") from error
+
+
 def delete(cluster: Cluster, command: DeleteCommand) -> Placements:
     """Raises ModelNotFoundError if there is no such placement and was none lately."""
     placements = cluster.placements
@@ -141,7 +171,8 @@ def release(cluster: Cluster, command: ReleaseCommand) -> Placements:
     if placement.by_user or placement.epoch != command.epoch:
         reason = "somebody asked for it" if placement.by_user else f"its ring is now that of epoch {placement.epoch}"
         raise InvalidRequestError(f"placement {placement.id} stays: {reason}", param="id")
-    return edit.delete(placements, Deletion(placement.id, command.reason, time(), idle=True))
+    deletion = Deletion(placement.id, command.reason, time(), idle=True, makes_room_for=command.makes_room_for)
+    return edit.delete(placements, deletion)
 
 
 def _log_changes(old: Placements, new: Placements) -> None:

@@ -27,12 +27,14 @@ class UnloadQuestion:
     """Asked of the node that runs stage 0: let this placement end with its last request."""
 
     placement_id: str
+    makes_room_for: str = ""
+    """The model that needs its memory. Then it ends only if nobody uses it."""
 
 
 @frozen
 class UnloadReply:
     leaves_now: bool
-    """False if requests run on it, or may wait for it: then it leaves after them."""
+    """False if requests run on it, or may wait for it: then it leaves after them, or stays if it was to make room."""
 
 
 UNLOAD = RequestKind("/p2pexo/unload/1", UnloadQuestion, UnloadReply)
