@@ -99,8 +99,9 @@ def peer_id_of(key: Ed25519PublicKey) -> PeerId:
 
 @functools.lru_cache(maxsize=1024)
 def public_key_of(peer: PeerId) -> Ed25519PublicKey:
-    """The public key that an ed25519 peer id holds. Raises ValueError for anything else."""
-    data = base58.b58decode(peer)
+    """The public key that an ed25519 peer id holds. Raises ValueError for anything else, also for one with blanks after it,
+    which base58 would take: one key has one peer id."""
+    data = b"" if peer[-1:].isspace() else base58.b58decode(peer)
     if not data.startswith(_PEER_ID_PREFIX) or len(data) != len(_PEER_ID_PREFIX) + 32:
         raise ValueError(f"{peer!r} is not the peer id of an ed25519 key")
     return Ed25519PublicKey.from_public_bytes(data[len(_PEER_ID_PREFIX) :])

@@ -14,6 +14,7 @@ from cattrs.preconf.orjson import make_converter
 from cattrs.strategies import configure_tagged_union
 
 from networking.identity import public_key_of
+from networking.ticket import check_cluster_name
 from networking.transport import Address, PeerId
 
 PAIRING_VERSION = 1
@@ -26,6 +27,7 @@ NONCE_BYTES = 32
 HASH_BYTES = 32
 SIGNATURE_BYTES = 64
 
+_HIGHEST_VERSION = 9999
 _NAME_CHARACTERS = 64
 _REASON_CHARACTERS = 240
 
@@ -62,6 +64,11 @@ def _sized(size: int) -> Any:
     return check
 
 
+def _check_version(_instance: object, _attribute: object, version: int) -> None:
+    if not 0 < version <= _HIGHEST_VERSION:
+        raise ValueError(f"a version is a number from 1 to {_HIGHEST_VERSION}")
+
+
 def _check_peer(_instance: object, _attribute: object, peer: PeerId) -> None:
     public_key_of(peer)
 
@@ -70,7 +77,7 @@ def _check_peer(_instance: object, _attribute: object, peer: PeerId) -> None:
 class Ask:
     """The newcomer's first words. The commitment binds it to a nonce that it does not tell yet."""
 
-    version: int
+    version: int = field(validator=_check_version)
     purpose: Purpose
     peer: PeerId = field(validator=_check_peer)
     name: str = field(converter=shown)
@@ -80,11 +87,14 @@ class Ask:
 
 @frozen
 class Challenge:
-    """The member's answer. All that a stranger learns: the cluster's name, and a peer id that is announced anyway."""
+    """The member's answer. All that a stranger learns: the cluster's name, and a peer id that is announced anyway.
 
-    version: int
+    What can't be a cluster's name is refused and not cleaned: both sides sign it as it was said.
+    """
+
+    version: int = field(validator=_check_version)
     peer: PeerId = field(validator=_check_peer)
-    cluster: str
+    cluster: str = field(validator=check_cluster_name)
     nonce: bytes = field(validator=_sized(NONCE_BYTES))
 
 
@@ -112,7 +122,7 @@ class Waiting:
 class Admission:
     """Everything that makes a member of a newcomer. Only ever said to a peer that was approved, or is known."""
 
-    cluster: str
+    cluster: str = field(validator=check_cluster_name)
     secret: bytes | None = field(repr=False)
     number: int
     """How often the cluster's secret has been changed."""

@@ -26,6 +26,7 @@ SHORT_PASSPHRASE = 12
 """Characters. Raise it and more people are warned; lower it and guessable secrets pass in silence."""
 
 _CHECKSUM_BYTES = 4
+_SHOWN = 80
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
 
 
@@ -33,10 +34,12 @@ class TicketError(ValueError):
     """The text is no usable ticket, or the settings of a cluster are wrong; the message says what to do."""
 
 
-def _check_name(_instance: object, _attribute: object, name: str) -> None:
+def check_cluster_name(_instance: object, _attribute: object, name: str) -> None:
+    """A validator. Raises TicketError, with no more of the name than can be read at a glance."""
     if not _NAME.fullmatch(name):
+        said = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
         raise TicketError(
-            f"{name!r} can't be a cluster's name: use 1 to 63 letters, digits, blanks, dots, dashes or underscores, "
+            f"{said!r} can't be a cluster's name: use 1 to 63 letters, digits, blanks, dots, dashes or underscores, "
             "and begin with a letter or digit"
         )
 
@@ -50,7 +53,7 @@ def _check_secret(_instance: object, _attribute: object, secret: bytes | None) -
 class Cluster:
     """What all members of a cluster share. Peers connect only if both name and secret are the same."""
 
-    name: str = field(validator=_check_name)
+    name: str = field(validator=check_cluster_name)
     secret: bytes | None = field(default=None, repr=False, validator=_check_secret)
     """None makes an open cluster: whoever knows its name is in."""
 

@@ -4,6 +4,7 @@ import hashlib
 from itertools import count
 from pathlib import Path
 
+import orjson
 import pytest
 from attrs import evolve, fields, frozen
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -260,6 +261,28 @@ def test_what_strangers_call_themselves_is_made_fit_to_show() -> None:
     ask = evolve(asker().begin(), name="anna\x1b[2J\n" + "x" * 500)
     assert ask.name.startswith("anna[2Jxxx")
     assert len(ask.name) == 64
+
+
+NO_NAMES = ["", "desk\x1b[2J", "desk\nroot logged in", " desk", "x" * 60_000, "d\u0435sk"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES, ids=lambda name: ascii(name[:12]))
+@pytest.mark.parametrize(
+    "message", [Challenge(1, STUDIO.me, "desk", b"n" * 32), ADMISSION], ids=lambda each: type(each).__name__
+)
+def test_a_door_can_only_name_what_can_be_a_cluster(message: Challenge | Admission, name: str) -> None:
+    """It is shown and logged at the newcomer, before anybody has decided whether to trust that door."""
+    hostile = orjson.dumps(orjson.loads(encode(message)) | {"cluster": name})
+    with pytest.raises(MalformedPairingError) as refused:
+        decode(hostile)
+    assert len(str(refused.value)) < 300
+    assert str(refused.value).isprintable()
+
+
+def test_a_peer_id_is_written_in_one_way_only() -> None:
+    hostile = orjson.dumps(orjson.loads(encode(asker().begin())) | {"peer": f"{ANNA.me} \n"})
+    with pytest.raises(MalformedPairingError):
+        decode(hostile)
 
 
 @given(st.binary(max_size=200))
