@@ -15,6 +15,10 @@ import mlx.nn as nn
 
 from p2pexo.engine.mlx_models import cache_module, mlx_lm_module
 
+_BEGUN_EVERY = 4
+"""Layers after which MLX begins to compute what it was told of, while it is told of the next ones. Raise it and it waits for
+longer at first; lower it and it is started more often, which costs, too."""
+
 
 class Family:
     """The layers ``first`` to ``end`` of a model, and what belongs to its ends. Hidden states: (1, rows, hidden size).
@@ -82,11 +86,13 @@ class Family:
     def layers(self, hidden: mx.array, caches: Sequence[Any]) -> mx.array:
         """Through the kept layers. Layers with the same kind of cache share a mask, made from the first of them."""
         masks: dict[type[Any], Any] = {}
-        for number, cache in zip(self._kept, caches, strict=True):
+        for count, (number, cache) in enumerate(zip(self._kept, caches, strict=True), start=1):
             kind = type(cache)
             if kind not in masks:
                 masks[kind] = self.mask(hidden, cache)
             hidden = self.layer(self._body.layers[number], hidden, masks[kind], cache)
+            if count % _BEGUN_EVERY == 2 and count < len(caches):  # of the last layer not everything may be wanted
+                mx.async_eval(hidden)
         return hidden
 
     def layer(self, layer: Any, hidden: mx.array, mask: Any, cache: Any) -> mx.array:
