@@ -71,7 +71,9 @@ def _read(dialect: str, answer: Any) -> tuple[str, int]:
         case "responses":
             return answer["output"][0]["content"][0]["text"], answer["usage"]["input_tokens"]
         case "claude":
-            return answer["content"][0]["text"], answer["usage"]["input_tokens"]
+            return answer["content"][0]["text"], sum(
+                answer["usage"].get(each) or 0 for each in ("input_tokens", "cache_read_input_tokens")
+            )
         case _:
             return answer["message"]["content"], answer["prompt_eval_count"]
 

@@ -1,5 +1,6 @@
 """Letting in, turning away and removing over HTTP, with a gate that only remembers."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -59,7 +60,7 @@ class Http:
 
     def open(self, method: str, path: str, body: object) -> Answer:
         async def main() -> Answer:
-            app = create_app(cast(Any, None), cast(Any, None), gate=self.gate)
+            app = create_app(cast(Any, None), cast(Any, SimpleNamespace(snapshot=None)), gate=self.gate)
             more: dict[str, Any] = {"scope_base": {"server": ("127.0.0.1", 52415)}}
             more |= {} if body is None else {"json": body}
             response = await app.test_client().open(path, method=method, **more)
