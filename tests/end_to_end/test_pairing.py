@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import permutations
 from pathlib import Path
 
 import httpx
@@ -178,6 +179,37 @@ def test_three_fresh_nodes_pair_and_one_that_is_removed_stays_out(tmp_path: Path
         together(lowest, middle)
         assert peer not in {member.peer for node in (lowest, middle) for member in node.snapshot().members}
         assert httpx.delete(f"{lowest.url}/v1/members/nobody", timeout=30).status_code == 404
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("at_once", [False, True], ids=["one after the other", "at once"])
+@pytest.mark.parametrize("order", [*permutations(range(2)), *permutations(range(3))], ids=str)
+def test_fresh_nodes_become_one_cluster_by_approval_in_any_order_of_starting(
+    tmp_path: Path, order: tuple[int, ...], at_once: bool
+) -> None:
+    with fresh_nodes(tmp_path, len(order)) as nodes:
+        for number in order:
+            nodes[number].start()
+            if not at_once:
+                nodes[number].wait_until_up()
+        for node in nodes:
+            node.wait_until_up()
+        wait_for("somebody waits", lambda: any(node.snapshot().newcomers for node in nodes))
+        assert all(len(node.snapshot().members) == 1 for node in nodes)
+        wait_for("all are one cluster", lambda: approve_who_waits(nodes) or are_one(nodes))
+        together(*nodes)
+
+
+def approve_who_waits(nodes: Sequence[FreshNode]) -> None:
+    for newcomer in nodes:
+        door, asking = asked_by(newcomer, *nodes), newcomer.snapshot().asking
+        seen = door.newcomer(newcomer.name) if door else None
+        if door and seen and asking and seen.code == asking.code:
+            door.post(f"newcomers/{seen.peer}/approve", code=seen.code)
+
+
+def are_one(nodes: Sequence[FreshNode]) -> bool:
+    return all(len(node.snapshot().members) == len(nodes) for node in nodes)
 
 
 def asked_by(newcomer: FreshNode, *members: FreshNode) -> FreshNode | None:
