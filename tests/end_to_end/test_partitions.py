@@ -79,6 +79,7 @@ def one_state(cluster: RealCluster) -> PlacementView | None:
     return next(each for each in seen[0] if each.state != "failed") if agreed else None
 
 
+@pytest.mark.long
 def test_e3_who_is_cut_off_disturbs_no_answer_and_gives_way_to_the_ring_that_serves(
     tmp_path: Path, switch: Switch
 ) -> None:

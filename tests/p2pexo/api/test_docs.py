@@ -29,5 +29,5 @@ def test_the_page_of_errors_is_what_the_table_says() -> None:
 def test_every_figure_is_documented() -> None:
     told = Metrics(lambda: ClusterSnapshot("desk", "a", None, 0, False, (), ())).render().decode().splitlines()
     names = [line.split(" ")[2] for line in told if line.startswith("# TYPE")]
-    assert len(names) == 15
+    assert len(names) == 17
     assert all(f"`{name}`" in PAGE for name in names)
