@@ -86,6 +86,10 @@ class Activity:
     """Whose caches the stage holds: of requests that run, and of ended ones that are kept for others. Every stage tells this."""
     cache_bytes: float | None = None
     """What they take."""
+    requests: int | None = None
+    """That run or wait. This and the next one are told by stage 0, once it has had one."""
+    capacity: int | None = None
+    """How many of them may run at a time."""
 
 
 @frozen

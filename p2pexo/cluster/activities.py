@@ -19,7 +19,7 @@ def is_worth_telling(told: StageActivity, now: StageActivity) -> bool:
 
 
 def _figures(activity: StageActivity) -> tuple[float | None, ...]:
-    """All but the number of batches, which goes with the share."""
+    """All but the number of batches, which goes with the share, and the capacity, which stays."""
     return (
         activity.rows,
         activity.sequences,
@@ -29,6 +29,7 @@ def _figures(activity: StageActivity) -> tuple[float | None, ...]:
         activity.decode_tokens_per_s,
         activity.conversations,
         activity.cache_bytes,
+        activity.requests,
     )
 
 

@@ -39,6 +39,10 @@ class StageActivity:
     """Whose caches the stage holds: of requests that run, and of ended ones that are kept for others."""
     cache_bytes: float | None = None
     """What they take."""
+    requests: int | None = None
+    """That run or wait. This and the next one are told by stage 0, once it has had one."""
+    capacity: int | None = None
+    """How many of them may run at a time."""
 
 
 @define
@@ -74,6 +78,11 @@ class ActivityMeter:
         """After a batch."""
         with self._lock:
             self._shown = evolve(self._shown, conversations=conversations, cache_bytes=two_digits(cache_bytes))
+
+    def has_taken(self, requests: int, capacity: int) -> None:
+        """After one has come or gone."""
+        with self._lock:
+            self._shown = evolve(self._shown, requests=requests, capacity=capacity)
 
     def returned(self, stages: int, beyond_s: float) -> None:
         """A batch has been round the ring: ``beyond_s``, longer than its stages computed."""

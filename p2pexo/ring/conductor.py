@@ -131,6 +131,7 @@ class Conductor:
         replayed = request.replayed_tokens
         sequence = self._scheduler.add(prompt + replayed, drawing, first_index=len(replayed))
         self._calls[sequence] = _Call(number, request, answer, sequence, len(prompt), self._clock())
+        self._count()
         if ahead := self._scheduler.ahead_of(sequence):
             self._emit(number, Waiting(f"requests that come first: {ahead}"))
 
@@ -204,6 +205,10 @@ class Conductor:
     def _forget(self, call: _Call) -> None:
         del self._calls[call.sequence]
         self._scheduler.remove(call.sequence)
+        self._count()
+
+    def _count(self) -> None:
+        self._meter.has_taken(len(self._calls), self._scheduler.limits.running)
 
 
 def _engine_error(what: str, error: Exception) -> EngineError:

@@ -21,6 +21,7 @@ BUSY = StageActivity(0.5, 20.0, 4.0, 2.0, 0.01, 0.5, 300.0, 40.0)
         {"hop_s": None},
         {"queue_s": 0.0},
         {"decode_tokens_per_s": 35.0},
+        {"requests": 4},
     ],
 )
 def test_a_change_that_means_something_is_told(changes: dict[str, float | None]) -> None:

@@ -98,6 +98,20 @@ def test_the_hops_of_batches_with_rows_are_noted(request_for):
     assert shown.queue_s == 0.0
 
 
+def test_how_many_requests_are_there_is_noted_as_they_come_and_go(request_for):
+    desk = Desk(limits=Limits(running=2))
+    noted = []
+    for call in (1, 2, 3):
+        desk.conductor.submit(call, request_for("hello", id=str(call), max_tokens=3))
+        noted.append(desk.meter.read(0.0).requests)
+    desk.conductor.cancel(2)
+    noted.append(desk.meter.read(0.0).requests)
+    desk.run()
+    shown = desk.meter.read(0.0)
+    assert (*noted, shown.requests) == (1, 2, 3, 2, 0)
+    assert shown.capacity == 2
+
+
 def test_nothing_is_left_in_the_caches_behind_an_answer(request_for):
     desk = Desk()
     for call in range(3):
