@@ -7,15 +7,14 @@ import trio
 from attrs import evolve, frozen
 from cattrs.strategies import configure_tagged_union
 
-from networking.overlay import Overlay
+from networking.overlay import Overlay, RequestRefusedError
 from networking.transport import PeerId, TransportError
+from networking.typed_requests import OtherVersionError, RequestKind
 from p2pexo.cluster.manual import Part
-from p2pexo.generation.codec import DecodeError, converter, decode, encode
+from p2pexo.generation.codec import converter, decode, encode
 from p2pexo.generation.errors import ErrorReport, UnavailableError, from_report
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import Epoch
-
-COMMAND_PROTOCOL = "/p2pexo/command/1"
 
 PATIENCE_S = 10.0
 """How long a command waits for somebody to lead. Raise it and commands survive slower elections; lower it and they fail sooner."""
@@ -85,22 +84,7 @@ configure_tagged_union(Command, converter, tag_name="command")
 configure_tagged_union(Reply, converter, tag_name="reply")
 
 
-def encode_command(command: Command) -> bytes:
-    return encode(command, Command)
-
-
-def decode_command(data: bytes) -> Command:
-    """Raises DecodeError."""
-    return cast(Command, decode(data, cast(Any, Command)))
-
-
-def encode_reply(reply: Reply) -> bytes:
-    return encode(reply, Reply)
-
-
-def decode_reply(data: bytes) -> Reply:
-    """Raises DecodeError."""
-    return cast(Reply, decode(data, cast(Any, Reply)))
+COMMAND = RequestKind[Command, Reply]("/p2pexo/command/1", cast(Any, Command), cast(Any, Reply), encode, decode)
 
 
 async def send_command(overlay: Overlay, command: Command, *, patience_s: float = PATIENCE_S) -> str:
@@ -129,14 +113,12 @@ async def _ask(overlay: Overlay, leader: PeerId, command: Command, patience_s: f
     """The leader's reply, or why there is none. Raises UnavailableError for one that can't be read."""
     command = evolve(command, seen_term=overlay.view.term)
     try:
-        body = await overlay.request(leader, COMMAND_PROTOCOL, encode_command(command), timeout_s=patience_s)
-    except TransportError as error:
-        log.info("the leader does not answer", leader=leader, error=str(error))
-        return f"the leader {leader} does not answer: {error}"
-    try:
-        return decode_reply(body)
-    except DecodeError as error:
+        return await COMMAND.ask(overlay, leader, command, timeout_s=patience_s)
+    except (OtherVersionError, RequestRefusedError) as error:
         message = (
             f"the leader {leader} answers as another version of p2pexo does; install the same one everywhere ({error})"
         )
         raise UnavailableError(message) from error
+    except TransportError as error:
+        log.info("the leader does not answer", leader=leader, error=str(error))
+        return f"the leader {leader} does not answer: {error}"

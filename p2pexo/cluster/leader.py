@@ -13,7 +13,7 @@ from networking.overlay import FactTooLargeError, Overlay
 from networking.transport import PeerId
 from p2pexo.cluster import placements as edit
 from p2pexo.cluster.commands import (
-    COMMAND_PROTOCOL,
+    COMMAND,
     Accepted,
     Command,
     DeleteCommand,
@@ -21,15 +21,13 @@ from p2pexo.cluster.commands import (
     PlaceCommand,
     ReleaseCommand,
     Reply,
-    decode_command,
-    encode_reply,
 )
 from p2pexo.cluster.eviction import make_room
 from p2pexo.cluster.facts import Deletion, Placements
 from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.cluster.placing import place
 from p2pexo.cluster.repair import Memory, Moment, decide
-from p2pexo.generation.codec import DecodeError, encode
+from p2pexo.generation.codec import encode
 from p2pexo.generation.errors import (
     GenerationError,
     InsufficientMemoryError,
@@ -49,7 +47,7 @@ class Leader:
         self._overlay = overlay
         self._cards = cards
         self._memory = Memory()
-        overlay.serve_requests(COMMAND_PROTOCOL, self._answer)
+        COMMAND.serve(overlay, self._answer)
 
     async def run(self) -> None:
         """Look after the placements until cancelled, while this node leads."""
@@ -91,12 +89,12 @@ class Leader:
             self._overlay.set_payload(encode(new))
             _log_changes(old, new)
 
-    async def _answer(self, peer: PeerId, body: bytes) -> bytes:
+    async def _answer(self, peer: PeerId, command: Command) -> Reply:
         try:
-            return encode_reply(await self._obey(_read(body)))
+            return await self._obey(command)
         except GenerationError as error:
             log.info("command refused", peer=peer, error=error.message)
-            return encode_reply(error.report())
+            return error.report()
 
     async def _obey(self, command: Command) -> Reply:
         """Idle models make room for one that has none. Raises GenerationError."""
@@ -141,13 +139,6 @@ class Leader:
         if card is None or card.id != command.model:
             raise ModelNotFoundError(f"no node of this cluster knows the model {command.model!r}", param="model")
         return card
-
-
-def _read(body: bytes) -> Command:
-    try:
-        return decode_command(body)
-    except DecodeError as error:
-        raise InvalidRequestError(f"not a command of this version: {error}") from error
 
 
 def delete(cluster: Cluster, command: DeleteCommand) -> Placements:

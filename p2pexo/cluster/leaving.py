@@ -1,5 +1,6 @@
 """A node's departure: it says that it goes, waits until its stages and answers are in other hands, and then goes."""
 
+from types import NoneType
 from typing import Protocol
 
 import structlog
@@ -7,13 +8,14 @@ import trio
 
 from networking.overlay import Overlay
 from networking.transport import PeerId, TransportError
+from networking.typed_requests import RequestKind
 from p2pexo.cluster.facts import LEAVING_KEY, LeavingFact
 from p2pexo.cluster.handover import has_heirs, placed_here, to_hand_over
 from p2pexo.cluster.observed import observe
 from p2pexo.generation.codec import encode
 from p2pexo.generation.errors import UnavailableError
 
-LEAVE_PROTOCOL = "/p2pexo/leave/1"
+LEAVE = RequestKind("/p2pexo/leave/1", NoneType, NoneType)
 
 HAND_OVER_S = 4.0
 """How long a node that got a signal may take to hand over. Raise it and larger models move without a pause, but what is left
@@ -45,7 +47,7 @@ class Departure:
         self._answers = answers
         self._asked = trio.Event()
         self._ids = frozenset[str]()
-        overlay.serve_requests(LEAVE_PROTOCOL, self._agree)
+        LEAVE.serve(overlay, self._agree)
 
     def ask(self) -> None:
         self._asked.set()
@@ -89,16 +91,16 @@ class Departure:
         await signalled.wait()
         self.ask()
 
-    async def _agree(self, peer: PeerId, body: bytes) -> bytes:
+    async def _agree(self, peer: PeerId, _question: None) -> None:
+        await trio.lowlevel.checkpoint()
         log.info("asked to leave", by=peer)
         self.ask()
-        return b""
 
 
 async def send_away(overlay: Overlay, peer: PeerId) -> None:
     """Ask a member to leave. Raises UnavailableError if it does not answer."""
     try:
-        await overlay.request(peer, LEAVE_PROTOCOL, b"", timeout_s=ANSWER_TIMEOUT_S)
+        await LEAVE.ask(overlay, peer, None, timeout_s=ANSWER_TIMEOUT_S)
     except TransportError as error:
         raise UnavailableError(f"{peer} does not answer, so it can't be asked to leave: {error}") from error
 

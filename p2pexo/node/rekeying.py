@@ -6,6 +6,7 @@ whether two changed it at once: all end with the highest.
 """
 
 import secrets
+from types import NoneType
 
 import structlog
 import trio
@@ -15,13 +16,12 @@ from networking.overlay import Overlay, RequestRefusedError
 from networking.pairing_messages import Admission, MalformedPairingError, decode, encode
 from networking.ticket import SECRET_BYTES, TicketError
 from networking.transport import PeerId, TransportError
+from networking.typed_requests import RequestKind
 from networking.view import View
 from p2pexo.cluster.facts import CHARTER_KEY, NODE_KEY, CharterFact, NodeFacts
 from p2pexo.cluster.observed import read
 from p2pexo.generation import codec
 from p2pexo.node.belonging import Belonging
-
-CHARTER_PROTOCOL = "/p2pexo/charter/1"
 
 ANSWER_TIMEOUT_S = 5.0
 """For one member. Raise it and one that just went holds up the next longer; lower it and busy ones are missed."""
@@ -36,12 +36,27 @@ member that is behind asks others in vain more often; raise them and it may catc
 log = structlog.get_logger(__name__)
 
 
+def _encode(admission: Admission, _cls: type[Admission]) -> bytes:
+    return encode(admission)
+
+
+def _decode(data: bytes, _cls: type[Admission]) -> Admission:
+    """Raises MalformedPairingError."""
+    message = decode(data)
+    if not isinstance(message, Admission):
+        raise MalformedPairingError(f"a {type(message).__name__} is no admission")
+    return message
+
+
+CHARTER = RequestKind("/p2pexo/charter/1", NoneType, Admission, _encode, _decode)
+
+
 class Rekeying:
     def __init__(self, overlay: Overlay, belonging: Belonging) -> None:
         self._overlay = overlay
         self._belonging = belonging
         self._warned = False
-        overlay.serve_requests(CHARTER_PROTOCOL, self._serve)
+        CHARTER.serve(overlay, self._serve)
         belonging.follow(lambda _before, _after: self._tell())
 
     @property
@@ -117,9 +132,8 @@ class Rekeying:
 
     async def _fetch(self, peer: PeerId) -> None:
         try:
-            body = await self._overlay.request(peer, CHARTER_PROTOCOL, b"", timeout_s=ANSWER_TIMEOUT_S)
-            admission = decode(body)
-            if not isinstance(admission, Admission) or admission.cluster != self._belonging.cluster.name:
+            admission = await CHARTER.ask(self._overlay, peer, None, timeout_s=ANSWER_TIMEOUT_S)
+            if admission.cluster != self._belonging.cluster.name:
                 raise MalformedPairingError("its answer is no charter of this cluster")
             charter = self._belonging.charter.renewed(admission, self._overlay.me)
         except (TransportError, RequestRefusedError, MalformedPairingError, TicketError, TooManyPeersError) as error:
@@ -129,11 +143,11 @@ class Rekeying:
             log.info("the cluster's secret was changed; this node goes by the new one", told_by=peer)
         self._belonging.change(charter)
 
-    async def _serve(self, peer: PeerId, body: bytes) -> bytes:
+    async def _serve(self, peer: PeerId, _question: None) -> Admission:
         await trio.lowlevel.checkpoint()
         if not self._belonging.charter.admits(peer):
             raise RequestRefusedError("this machine is no member of the cluster")
-        return encode(self._belonging.charter.to_admission())
+        return self._belonging.charter.to_admission()
 
     def _tell(self) -> None:
         charter = self._belonging.charter

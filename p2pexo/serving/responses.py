@@ -15,11 +15,10 @@ from attrs import frozen
 
 from networking.overlay import Overlay, RequestRefusedError
 from networking.transport import PeerId, TransportError
-from p2pexo.generation.codec import DecodeError, decode, encode
+from networking.typed_requests import RequestKind
+from p2pexo.generation.codec import decode, encode
 from p2pexo.generation.errors import UnavailableError
 from p2pexo.serving.responses_store import ResponseDatabase, StoredResponse
-
-RESPONSE_PROTOCOL = "/p2pexo/response/1"
 
 ANSWER_TIMEOUT_S = 10.0
 """How long another node may take to find a response. Raise it for slow links; lower it and clients hear sooner."""
@@ -48,6 +47,9 @@ class ResponseReply:
     stored: StoredResponse | None = None
 
 
+RESPONSE = RequestKind("/p2pexo/response/1", ResponseQuestion, ResponseReply, encode, decode)
+
+
 class InThread(Protocol):
     """Runs what blocks where it holds nobody up."""
 
@@ -74,7 +76,7 @@ class Responses:
         self._known = known
         self._in_thread = in_thread
         self._clock = clock
-        overlay.serve_requests(RESPONSE_PROTOCOL, self._serve)
+        RESPONSE.serve(overlay, self._serve)
 
     def new_id(self) -> str:
         return f"{PREFIX}{_naming(self._overlay.me)}_{token_hex(16)}"
@@ -105,9 +107,8 @@ class Responses:
                 f"response {question.id} is on {self._known()[owner]}, which is not here now; try again once it is back"
             )
         try:
-            reply = await self._overlay.request(owner, RESPONSE_PROTOCOL, encode(question), timeout_s=ANSWER_TIMEOUT_S)
-            return decode(reply, ResponseReply)
-        except (TransportError, RequestRefusedError, DecodeError) as error:
+            return await RESPONSE.ask(self._overlay, owner, question, timeout_s=ANSWER_TIMEOUT_S)
+        except (TransportError, RequestRefusedError) as error:
             raise UnavailableError(
                 f"response {question.id} is on another node, which can't be asked: {error}"
             ) from error
@@ -124,13 +125,9 @@ class Responses:
         stored = await self._in_thread(self._database.get, question.id, self._clock())
         return ResponseReply(stored is not None, stored)
 
-    async def _serve(self, peer: PeerId, body: bytes) -> bytes:
-        try:
-            question = decode(body, ResponseQuestion)
-        except DecodeError as error:
-            raise RequestRefusedError(f"not a question about a response: {error}") from error
+    async def _serve(self, peer: PeerId, question: ResponseQuestion) -> ResponseReply:
         log.debug("another node asks for a response", peer=peer, id=question.id, delete=question.delete)
-        return encode(await self._answer(question))
+        return await self._answer(question)
 
 
 def _naming(peer: PeerId) -> str:

@@ -1,6 +1,7 @@
 """Requests between two peers of a simulated cluster: deadlines and cancellation reach the other side."""
 
 from collections.abc import Awaitable, Callable
+from types import NoneType
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from networking.overlay import Overlay
 from networking.requests import MAX_BODY_BYTES, RequestRefusedError
 from networking.simulation import SimulatedCluster, open_cluster, simulate
 from networking.transport import PeerId, TransportError
-from networking.typed_requests import RequestKind
+from networking.typed_requests import OtherVersionError, RequestKind
 
 WORK = "/test/work"
 A, B = PeerId("peer-1"), PeerId("peer-2")
@@ -159,7 +160,49 @@ def test_an_answer_that_makes_no_sense_is_an_error_and_says_whose() -> None:
         overlay.serve_requests(ADD.protocol, nonsense)
 
     async def story(cluster: SimulatedCluster) -> None:
-        with pytest.raises(TransportError, match="peer-2 gave no answer of this version"):
+        with pytest.raises(OtherVersionError, match="peer-2 gave no answer of this version"):
             await ADD.ask(cluster.node(A).overlay, B, [1], timeout_s=2)
+
+    run(story, serve)
+
+
+def test_a_request_without_question_and_answer_carries_nothing() -> None:
+    wave = RequestKind("/test/wave", NoneType, NoneType)
+    waved: list[PeerId] = []
+
+    def serve(overlay: Overlay) -> None:
+        async def note(peer: PeerId, _question: None) -> None:
+            waved.append(peer)
+
+        wave.serve(overlay, note)
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await wave.ask(cluster.node(A).overlay, B, None, timeout_s=2)
+        assert waved == [A]
+        assert await cluster.node(A).overlay.request(B, wave.protocol, b"", timeout_s=2) == b""
+
+    run(story, serve)
+
+
+def test_a_kind_of_request_may_have_a_coding_of_its_own() -> None:
+    def encode(text: str, _cls: type[str]) -> bytes:
+        return text.encode("utf-16-le")
+
+    def decode(body: bytes, _cls: type[str]) -> str:
+        return body.decode("utf-16-le")
+
+    shout = RequestKind("/test/shout", str, str, encode, decode)
+
+    def serve(overlay: Overlay) -> None:
+        async def answer(_peer: PeerId, text: str) -> str:
+            return text.upper()
+
+        shout.serve(overlay, answer)
+
+    async def story(cluster: SimulatedCluster) -> None:
+        overlay = cluster.node(A).overlay
+        assert await shout.ask(overlay, B, "ho", timeout_s=2) == "HO"
+        with pytest.raises(RequestRefusedError, match="not a question of this version"):
+            await overlay.request(B, shout.protocol, b"odd", timeout_s=2)
 
     run(story, serve)

@@ -4,15 +4,14 @@ import pytest
 import trio
 from attrs import evolve
 
+from networking.overlay import RequestRefusedError
 from networking.transport import PeerId
 from p2pexo.cluster.commands import (
-    COMMAND_PROTOCOL,
+    COMMAND,
     DeleteCommand,
     NotLeading,
     PlaceCommand,
     Reply,
-    decode_reply,
-    encode_command,
     send_command,
 )
 from p2pexo.generation.errors import (
@@ -146,8 +145,7 @@ def test_a_leader_that_was_replaced_refuses_commands(rehearse) -> None:
         overlay = desk.nodes["b"].overlay
 
         async def ask(term: int) -> Reply:
-            command = encode_command(DeleteCommand("p", seen_term=term))
-            return decode_reply(await overlay.request(desk.leader().peer, COMMAND_PROTOCOL, command, timeout_s=5))
+            return await COMMAND.ask(overlay, desk.leader().peer, DeleteCommand("p", seen_term=term), timeout_s=5)
 
         assert isinstance(await ask(overlay.view.term), ErrorReport)
         assert await ask(overlay.view.term + 1) == NotLeading(desk.leader().peer)
@@ -162,7 +160,21 @@ def test_an_answer_of_another_version_is_called_that(rehearse) -> None:
         async def answer(peer: PeerId, body: bytes) -> bytes:
             return b'{"reply":"Unheard"}'
 
-        desk.nodes["a"].overlay.serve_requests(COMMAND_PROTOCOL, answer)
+        desk.nodes["a"].overlay.serve_requests(COMMAND.protocol, answer)
+        with pytest.raises(UnavailableError, match="another version of p2pexo"):
+            await desk.nodes["b"].control.place(place())
+
+    rehearse(story)
+
+
+def test_a_leader_that_does_not_know_the_command_is_of_another_version(rehearse) -> None:
+    async def story(desk) -> None:
+        await desk.add("a", "b")
+
+        async def refuse(peer: PeerId, body: bytes) -> bytes:
+            raise RequestRefusedError("not a question of this version")
+
+        desk.nodes["a"].overlay.serve_requests(COMMAND.protocol, refuse)
         with pytest.raises(UnavailableError, match="another version of p2pexo"):
             await desk.nodes["b"].control.place(place())
 

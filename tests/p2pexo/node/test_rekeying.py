@@ -12,7 +12,7 @@ from networking.charter import Charter, Named, load_charter
 from networking.overlay import MemoryState, Overlay, OverlaySettings, RequestRefusedError
 from networking.pairing import Party
 from networking.pairing_desk import NotWaitingError, TurnedAwayError, WrongCodeError
-from networking.pairing_messages import Ask, Purpose
+from networking.pairing_messages import Admission, Ask, Purpose
 from networking.simulated_network import SimulatedNetwork
 from networking.simulated_transport import SimulatedTransport
 from networking.simulation import join_payloads, sign_as, simulate, verify
@@ -22,10 +22,9 @@ from p2pexo.cluster.describe import describe
 from p2pexo.cluster.facts import CHARTER_KEY, NODE_KEY, Asking, CharterFact, NodeFacts
 from p2pexo.cluster.snapshot import ClusterSnapshot
 from p2pexo.generation.codec import encode
-from p2pexo.node import rekeying
 from p2pexo.node.belonging import Belonging
 from p2pexo.node.doors import Doors
-from p2pexo.node.rekeying import Rekeying
+from p2pexo.node.rekeying import CHARTER, Rekeying
 
 DESK = Cluster("desk", b"d" * 32)
 NEWCOMER = PeerId("12D3KooWBhSTC2GAk7u9AV1jzk9gCBBsm2EsxNpNbnRVhxfSMvsQ")
@@ -126,7 +125,7 @@ def test_one_who_was_removed_is_given_the_new_secret_by_nobody(play) -> None:
         await a.rekeying.remove(c.peer)
         for member in (a, b):
             with pytest.raises(RequestRefusedError, match="no member"):
-                await c.overlay.request(member.peer, rekeying.CHARTER_PROTOCOL, b"", timeout_s=5)
+                await CHARTER.ask(c.overlay, member.peer, None, timeout_s=5)
 
     play(story)
 
@@ -199,13 +198,13 @@ def test_a_member_that_boasts_of_a_secret_it_never_gives_is_asked_ever_more_seld
         a, b = await desk.add("a", "b")
         asked = 0
 
-        async def count(peer: PeerId, body: bytes) -> bytes:
+        async def count(peer: PeerId, question: None) -> Admission:
             nonlocal asked
             asked += 1
             raise RequestRefusedError("never")
 
         a.rekeying._tell = lambda: None
-        a.overlay.serve_requests(rekeying.CHARTER_PROTOCOL, count)
+        CHARTER.serve(a.overlay, count)
         a.overlay.set_fact(CHARTER_KEY, encode(CharterFact(99, "f")))
         await trio.sleep(600)
         assert 5 <= asked <= 30
