@@ -19,13 +19,10 @@ from p2pexo.cluster.observed import read
 from p2pexo.generation.codec import encode
 from p2pexo.generation.errors import UnavailableError
 from p2pexo.node.belonging import Belonging
+from p2pexo.node.shut_out import REMOVED
 
 ANSWER_TIMEOUT_S = 10.0
 """For another member's door. Raise it and a member that just went is waited for longer; lower it and busy ones are missed."""
-
-REMOVED = (
-    "this machine was removed from the cluster; to come back it needs another key: move its home away and start anew"
-)
 
 log = structlog.get_logger(__name__)
 

@@ -17,6 +17,7 @@ from networking.transport import Address, PeerId
 from p2pexo.cluster.facts import Asking
 from p2pexo.node.belonging import Belonging
 from p2pexo.node.neighbourhood import Neighbourhood, standing, whom_to_ask
+from p2pexo.node.shut_out import ShutOut
 
 LOOK_ROUND_S = 2.0
 """Before a fresh node asks anybody. Raise it and pairing takes longer; lower it and a worse cluster may be asked first."""
@@ -58,10 +59,10 @@ class Newcomer:
         show: Callable[[Asking | None], None],
         dial: Callable[[PeerId, tuple[Address, ...]], None],
         is_here: Callable[[PeerId], bool],
-        shut_out: Callable[[str], None],
+        shut_out: ShutOut,
     ) -> None:
         """``show``: whom we wait for, with which code. ``dial``: a peer of our cluster is there. ``is_here``: whether it is
-        connected. ``shut_out``: a member says why we are one no longer."""
+        connected. ``shut_out``: where it is kept that a member says we are one no longer."""
         self._party = party
         self._belonging = belonging
         self._introduction = introduction
@@ -69,6 +70,7 @@ class Newcomer:
         self._dial = dial
         self._is_here = is_here
         self._shut_out = shut_out
+        self._was_refused = False
         self._neighbourhood = Neighbourhood()
         self._changed = trio.Event()
         belonging.follow(lambda _before, _after: self._wake())
@@ -90,10 +92,15 @@ class Newcomer:
                 await self._ask_while_best(whom)
 
     async def renew_when_behind(self) -> None:
-        """Until cancelled: ask members of our cluster that go by another secret for it."""
-        while True:
-            for sighting in self._ahead():
-                await self._renew(sighting)
+        """Until cancelled: ask members of our cluster that go by another secret for it.
+
+        Or until one of them says no. Then asking is over: members agree on who is one, and only a person can do something
+        about it. The next start asks once more, unless this machine is known to be removed, which is for good.
+        """
+        while not (self._shut_out.is_for_good or self._was_refused):
+            if ahead := self._ahead():
+                await self._renew(ahead[0])
+                continue
             with trio.move_on_after(LOOK_AGAIN_S):
                 await self._until_news()
 
@@ -178,10 +185,11 @@ class Newcomer:
             admission = await self._knock(whom, Purpose.RENEW, lambda _cluster, _code: None)
             charter = self._belonging.charter.renewed(admission, self._party.me)
         except (PairingError, TicketError, TooManyPeersError) as error:
-            log.warning("the changed secret could not be had", cluster=whom.cluster, peer=whom.peer, reason=str(error))
             if isinstance(error, PairingError) and error.denied:
-                self._neighbourhood.avoid(trio.current_time() + DENIED_S, whom.fingerprint)
-                self._shut_out(str(error))
+                self._was_refused = True
+                self._shut_out.note(str(error))
+            else:
+                log.warning("the changed secret could not be had", peer=whom.peer, reason=str(error))
             return
         if charter.rank > self._belonging.charter.rank:
             log.info("the cluster's secret was changed while this node was away", told_by=whom.peer)

@@ -37,15 +37,20 @@ class _TurnedAway:
 
 
 class Notices:
-    def __init__(self, cluster: Callable[[], Cluster], clock: Callable[[], float] = trio.current_time) -> None:
-        """``cluster``: the one that this node belongs to at the moment."""
+    def __init__(
+        self,
+        cluster: Callable[[], Cluster],
+        shut_out: Callable[[], str] = str,
+        clock: Callable[[], float] = trio.current_time,
+    ) -> None:
+        """``cluster``: the one that this node belongs to at the moment. ``shut_out``: why the others don't let this very node
+        in any more; empty while they do."""
         self._cluster = cluster
+        self._shut_out = shut_out
         self._clock = clock
         self._strangers: dict[PeerId, _Stranger] = {}
         self._turned_away: dict[str, _TurnedAway] = {}
         self._blas: Blas | None = None
-        self.shut_out = ""
-        """Why the others don't let this very node in any more; empty while they do."""
 
     def add_stranger(self, sighting: Sighting) -> None:
         """A peer on the local network whose cluster isn't ours. One that is fresh is no cluster to join: it asks to join one."""
@@ -76,9 +81,10 @@ class Notices:
         seen.pop(cluster.fingerprint, None)
         strangers = (_stranger_line(each, cluster.name) for each in seen.values())
         open_line = ("this cluster has no secret: everyone who reaches it can join and read along",)
-        shut_out_line = (f"this node is no longer let into {cluster.name!r}: {self.shut_out}",)
+        shut_out = self._shut_out()
+        shut_out_line = (f"this node is no longer let into {cluster.name!r}: {shut_out}",)
         return (
-            *(shut_out_line if self.shut_out else ()),
+            *(shut_out_line if shut_out else ()),
             *(open_line if cluster.open else ()),
             *((self._blas.cost,) if self._blas and self._blas.is_slow else ()),
             *strangers,

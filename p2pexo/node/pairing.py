@@ -1,7 +1,5 @@
 """How machines come into the cluster and leave it for good: the parts of pairing and removal, and how they are joined."""
 
-from collections.abc import Callable
-
 import trio
 
 from networking.charter import Charter, NotMemberError
@@ -18,6 +16,7 @@ from p2pexo.node.keys import decide_by_keys, has_terminal
 from p2pexo.node.newcomer import Introduction, Newcomer
 from p2pexo.node.rekeying import Rekeying
 from p2pexo.node.settings import NodeSettings
+from p2pexo.node.shut_out import ShutOut
 
 
 class Pairing:
@@ -31,9 +30,9 @@ class Pairing:
         overlay: Overlay,
         transport: Libp2pTransport,
         machine: str,
-        shut_out: Callable[[str], None],
+        shut_out: ShutOut,
     ) -> None:
-        """``machine``: what it is, for people elsewhere. ``shut_out``: a member says why this node is one no longer."""
+        """``machine``: what it is, for people elsewhere. ``shut_out``: where it is kept why this node is no member any more."""
         self._settings = settings
         self._belonging = belonging
         self._overlay = overlay

@@ -42,10 +42,10 @@ from p2pexo.engine.speeds import ComputeSpeed
 from p2pexo.models.store import Store
 from p2pexo.node.announcing import keep_announced
 from p2pexo.node.belonging import Belonging
-from p2pexo.node.doors import REMOVED
 from p2pexo.node.notices import Notices
 from p2pexo.node.pairing import Pairing
 from p2pexo.node.settings import NodeSettings
+from p2pexo.node.shut_out import ShutOut
 from p2pexo.ring.engines import MLX_ENGINE, SCRIPTED_ENGINE
 from p2pexo.ring.measuring import measure_compute
 from p2pexo.ring.spare import Spare
@@ -69,7 +69,8 @@ class Node:
         self.settings = settings
         self._belonging = belonging
         cluster = belonging.cluster
-        self._notices = Notices(lambda: belonging.cluster)
+        shut_out = ShutOut(identity.home, identity.peer_id, belonging)
+        self._notices = Notices(lambda: belonging.cluster, lambda: shut_out.reason)
         self.is_up = False
         self._api_url = ""
         self._blas: Blas | None = None
@@ -110,7 +111,7 @@ class Node:
             self._overlay,
             self._transport,
             machine(),
-            self._shut_out,
+            shut_out,
         )
         belonging.follow(lambda _before, _after: self._belong())
         self._belong()
@@ -248,10 +249,6 @@ class Node:
         self._control.belong(
             charter.cluster.name, open_cluster=charter.cluster.open, known=charter.known, named=charter.named
         )
-        self._notices.shut_out = REMOVED if self._overlay.me in charter.removed else ""
-
-    def _shut_out(self, why: str) -> None:
-        self._notices.shut_out = why
 
     def _seen(self, sighting: Sighting) -> None:
         if sighting.peer == self._overlay.me:

@@ -19,6 +19,7 @@ from p2pexo.cluster.facts import Asking
 from p2pexo.node import newcomer
 from p2pexo.node.belonging import Belonging
 from p2pexo.node.newcomer import AGAIN_S, DENIED_S, LOOK_ROUND_S, UNREACHABLE_S, Introduction, Newcomer
+from p2pexo.node.shut_out import REMOVED, ShutOut
 
 ME, STUDIO, MINI = PeerId("me"), PeerId("studio"), PeerId("mini")
 OWN = Charter(Cluster("own", b"o" * 32), fresh=True)
@@ -64,8 +65,8 @@ class Street:
     shown: list[Asking | None] = field(factory=list)
     dialled: list[tuple[PeerId, tuple[Address, ...]]] = field(factory=list)
     here: set[PeerId] = field(factory=set)
-    shut_out: list[str] = field(factory=list)
     node: Newcomer = field(init=False)
+    shut_out: ShutOut = field(init=False)
 
     async def ask(self, party: Party, door: Door, question: Question, show: ShowCode) -> Admission:
         self.rings.append((trio.current_time(), door.host, question.purpose))
@@ -86,6 +87,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     def run(story: Callable[[Street], Awaitable[None]], charter: Charter = OWN, named: str | None = None) -> None:
         async def main() -> None:
             street = Street(Belonging(tmp_path, charter))
+            street.shut_out = ShutOut(tmp_path, ME, street.belonging)
             monkeypatch.setattr(newcomer, "ask", street.ask)
             street.node = Newcomer(
                 Party(ME, lambda data: data, lambda *_: True),
@@ -94,7 +96,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
                 street.shown.append,
                 lambda peer, addresses: street.dialled.append((peer, addresses)),
                 street.here.__contains__,
-                street.shut_out.append,
+                street.shut_out,
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(street.node.ask_while_fresh)
@@ -307,15 +309,49 @@ def test_a_secret_that_counts_less_is_not_taken(play: Play) -> None:
     play(story, charter=evolve(BEHIND, number=3))
 
 
-def test_a_node_that_was_removed_is_told_so_and_stops_asking(play: Play) -> None:
+def test_a_node_that_was_removed_while_it_was_away_is_told_so_and_asks_nobody_any_more(play: Play) -> None:
     async def story(street: Street) -> None:
         street.doors["10.0.0.1"] = says_no(PairingError("removed", denied=True))
+        sightings = (member(CHANGED), member(CHANGED, MINI, 2, "10.0.0.2"))
+        for cluster in (CHANGED, Cluster("desk", b"m" * 32)):
+            for sighting in sightings:
+                street.node.seen(evolve(sighting, fingerprint=cluster.fingerprint))
+            await trio.sleep(10 * DENIED_S)
+        assert street.shut_out.reason == "removed"
+        assert len(street.rings) == 1
+        assert street.belonging.cluster == DESK
+
+    play(story, charter=BEHIND.met([MINI]))
+
+
+def test_started_anew_it_says_so_at_once_and_asks_once_more(play: Play) -> None:
+    async def is_refused(street: Street) -> None:
+        street.doors["10.0.0.1"] = says_no(PairingError("nobody here knows you", denied=True))
         street.node.seen(member(CHANGED))
-        await trio.sleep(DENIED_S)
-        assert street.shut_out == ["removed"]
+        await trio.sleep(10 * DENIED_S)
         assert len(street.rings) == 1
 
-    play(story, charter=BEHIND)
+    async def says_so_at_once(street: Street) -> None:
+        assert street.shut_out.reason == "nobody here knows you"
+        await is_refused(street)
+
+    async def is_known_again(street: Street) -> None:
+        street.doors["10.0.0.1"] = lets_in(CHANGED, number=1)
+        street.node.seen(member(CHANGED))
+        await trio.sleep(2)
+        assert (street.belonging.cluster, street.shut_out.reason) == (CHANGED, "")
+
+    for each_start in (is_refused, says_so_at_once, is_known_again):
+        play(each_start, charter=BEHIND)
+
+
+def test_a_node_that_heard_while_it_was_here_that_it_was_removed_never_asks(play: Play) -> None:
+    async def story(street: Street) -> None:
+        street.node.seen(member(CHANGED))
+        await trio.sleep(DENIED_S)
+        assert (street.shut_out.reason, street.rings) == (REMOVED, [])
+
+    play(story, charter=BEHIND.without([ME]))
 
 
 def test_those_already_seen_are_dialled_when_their_cluster_becomes_ours(play: Play) -> None:

@@ -13,7 +13,7 @@ OTHER = PeerId("12D3KooWOther")
 
 def test_other_clusters_are_spoken_of_until_they_have_not_been_seen_for_a_while() -> None:
     now = 0.0
-    notices = Notices(lambda: DESK, lambda: now)
+    notices = Notices(lambda: DESK, clock=lambda: now)
     notices.add_stranger(THEIRS)
     now = STRANGER_KEPT_S - 1
     notices.add_stranger(evolve(THEIRS, peer=OTHER, cluster="fair", fingerprint="g"))
@@ -25,7 +25,7 @@ def test_other_clusters_are_spoken_of_until_they_have_not_been_seen_for_a_while(
 
 def test_a_cluster_that_is_gone_makes_room_for_another() -> None:
     now = 0.0
-    notices = Notices(lambda: DESK, lambda: now)
+    notices = Notices(lambda: DESK, clock=lambda: now)
     for number in range(MAX_STRANGERS):
         notices.add_stranger(evolve(THEIRS, peer=PeerId(f"{number}"), fingerprint=f"{number}"))
     now = STRANGER_KEPT_S
@@ -36,7 +36,7 @@ def test_a_cluster_that_is_gone_makes_room_for_another() -> None:
 
 def test_who_was_turned_away_is_spoken_of_for_a_while_and_only_so_many_are() -> None:
     now = 0.0
-    notices = Notices(lambda: DESK, lambda: now)
+    notices = Notices(lambda: DESK, clock=lambda: now)
     for number in range(100):
         notices.add_turned_away(Address(f"/ip4/10.0.0.{number}/tcp/1"), "it has another secret")
     assert len(notices.lines()) == MAX_STRANGERS
@@ -50,7 +50,7 @@ def test_a_cluster_that_is_there_is_seen_again_in_time() -> None:
 
 
 def test_a_cluster_of_several_nodes_is_one_line_and_ends_when_they_have_joined_ours() -> None:
-    notices = Notices(lambda: DESK, lambda: 0.0)
+    notices = Notices(lambda: DESK, clock=lambda: 0.0)
     notices.add_stranger(THEIRS)
     notices.add_stranger(evolve(THEIRS, peer=OTHER))
     assert len(notices.lines()) == 1
@@ -62,18 +62,17 @@ def test_a_cluster_of_several_nodes_is_one_line_and_ends_when_they_have_joined_o
 
 def test_a_node_that_joined_the_others_no_longer_speaks_of_them() -> None:
     joined = Cluster.new("attic")
-    notices = Notices(lambda: joined, lambda: 0.0)
+    notices = Notices(lambda: joined, clock=lambda: 0.0)
     notices.add_stranger(evolve(THEIRS, fingerprint=joined.fingerprint))
     assert notices.lines() == ()
 
 
 def test_a_fresh_node_is_no_cluster_to_speak_of() -> None:
-    notices = Notices(lambda: DESK, lambda: 0.0)
+    notices = Notices(lambda: DESK, clock=lambda: 0.0)
     notices.add_stranger(evolve(THEIRS, fresh=True))
     assert notices.lines() == ()
 
 
 def test_a_node_that_was_removed_says_so() -> None:
-    notices = Notices(lambda: DESK, lambda: 0.0)
-    notices.shut_out = "it was sold"
+    notices = Notices(lambda: DESK, lambda: "it was sold", lambda: 0.0)
     assert notices.lines() == ("this node is no longer let into 'desk': it was sold",)
