@@ -1,5 +1,6 @@
 """The cluster as one picture for people and programs, made from the view."""
 
+from networking.transport import PeerId
 from networking.view import Member, View
 from p2pexo.cluster.facts import PAIRING_KEY, NodeFacts, PairingFact, StageFact
 from p2pexo.cluster.faults import link_troubles
@@ -31,7 +32,7 @@ def describe(view: View, *, cluster_name: str, open_cluster: bool) -> ClusterSna
         term=cluster.term,
         open=open_cluster,
         members=tuple(
-            _member(cluster, each)
+            _member(cluster, each, _told_bytes(view, each.peer))
             for each in sorted(view.members, key=lambda each: each.seniority)
             if each.peer in cluster.members
         ),
@@ -56,7 +57,11 @@ def _pairing(view: View) -> dict[str, PairingFact]:
     return {peer: fact for peer, fact in facts if fact is not None}
 
 
-def _member(cluster: Cluster, member: Member) -> MemberView:
+def _told_bytes(view: View, peer: PeerId) -> int:
+    return sum(map(len, view.facts.get(peer, {}).values())) + len(view.payload if peer == view.leader else b"")
+
+
+def _member(cluster: Cluster, member: Member, told_bytes: int) -> MemberView:
     peer = str(member.peer)
     node = cluster.nodes.get(peer, _UNKNOWN)
     models = cluster.models.get(peer)
@@ -79,6 +84,7 @@ def _member(cluster: Cluster, member: Member) -> MemberView:
         address=member.address or "",
         protocol=member.protocol,
         speeds=cluster.speeds.get(peer),
+        told_bytes=told_bytes,
     )
 
 

@@ -31,6 +31,8 @@ class MemberView:
     """The version of the protocol that it speaks; None if it didn't say."""
     speeds: SpeedsFact | None = None
     """How fast it computes and reaches the others; None until it has measured something."""
+    told_bytes: int = 0
+    """What it tells the cluster takes, the placements included if it leads; every node holds a copy."""
 
 
 @frozen

@@ -42,6 +42,13 @@ def view(nodes: dict[str, NodeFacts], placements: Placements | None = None, stag
     return View(PeerId("a"), members, PeerId("a"), 3, encode(placements or Placements()), facts, ("from below",))
 
 
+def test_a_member_is_shown_with_the_size_of_what_it_tells(scene) -> None:
+    placements = Placements([scene.placement("a", "b")])
+    snapshot = describe(view({"a": NODE, "b": NODE}, placements), cluster_name="desk", open_cluster=False)
+    leader, follower = (member.told_bytes for member in snapshot.members)
+    assert (follower, leader) == (len(encode(NODE)), len(encode(NODE)) + len(encode(placements)))
+
+
 def test_a_snapshot_shows_members_placements_and_stages(scene) -> None:
     placement = scene.placement("a", "b")
     stages = (scene.fact(placement, 0), scene.fact(placement, 1, link="tls 10.0.0.1:4000"))
