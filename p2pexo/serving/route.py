@@ -11,7 +11,9 @@ from p2pexo.ring.plan import Placement
 
 @frozen
 class Ready:
-    placement: Placement
+    """Each of these rings could take it."""
+
+    placements: tuple[Placement, ...]
 
 
 @frozen
@@ -41,14 +43,15 @@ Route = Ready | Pending | Stuck | Absent
 
 
 def find_route(cluster: Cluster, model: str) -> Route:
-    """The best placement of the model: a ready one before others, then one whose stage 0 is here, then the newest."""
+    """All rings of the model that are ready; if none is, one that may become so, first one whose stage 0 is here, then the newest."""
     placements = [each for each in known_placements(cluster) if each.model == model]
     if not placements:
         return Absent()
-    best = max(placements, key=lambda each: (cluster.is_ready(each), each.first_peer == cluster.me, each.epoch))
+    if ready := tuple(each for each in placements if cluster.is_ready(each)):
+        return Ready(ready)
+    troubled = {each.placement_id for each in cluster.placements.troubles}
+    best = max(placements, key=lambda each: (each.id not in troubled, each.first_peer == cluster.me, each.epoch))
     state, reason = state_of(cluster, best)
-    if state == "ready":
-        return Ready(best)
-    if cluster.placements.trouble_of(best.id) is not None:
+    if best.id in troubled:
         return Stuck(best, reason)
     return Pending(best, reason, is_formed_anew=state == "broken" or was_formed_anew(best))

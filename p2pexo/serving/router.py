@@ -11,7 +11,7 @@ from attrs import evolve
 from networking.overlay import Overlay
 from networking.transport import MAX_FRAME_BYTES, PeerId, TransportError
 from p2pexo.cluster.control import Control
-from p2pexo.cluster.observed import observe
+from p2pexo.cluster.observed import Cluster, observe
 from p2pexo.generation.codec import DecodeError, decode_event, encode
 from p2pexo.generation.errors import (
     EngineError,
@@ -25,9 +25,12 @@ from p2pexo.generation.events import Event, Failed, Finished, Waiting
 from p2pexo.generation.request import Request
 from p2pexo.ring.plan import Placement
 from p2pexo.serving.attempts import Attempts
+from p2pexo.serving.balance import Balance
 from p2pexo.serving.calls import GENERATE_PROTOCOL, GenerateCall
 from p2pexo.serving.channels import produced
 from p2pexo.serving.line import Line
+from p2pexo.serving.prompts import pieces_of
+from p2pexo.serving.route import Ready, find_route
 from p2pexo.serving.settings import RouterSettings
 from p2pexo.serving.waiting import RingFinder
 
@@ -51,6 +54,8 @@ class Router:
         """Answers that clients of this node wait for or are being told."""
         self._one_ended = trio.Event()
         self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(settings.max_waiting))
+        self._balances: defaultdict[str, Balance] = defaultdict(lambda: Balance(settings))
+        """Both by model."""
 
     def generate(self, request: Request) -> Events:
         """The events of the answer, ended by ``Finished`` or ``Failed``. Leaving the block cancels the request everywhere."""
@@ -76,24 +81,33 @@ class Router:
 
     async def _carry(self, attempts: Attempts, answer: "_Answer") -> None:
         """A ring that turns the request away, or is lost, is followed by another, which goes on where that one was."""
-        line = self._lines[attempts.request.model]
-        finder = RingFinder(
-            attempts.request.model, self._overlay, self._control.place, line, answer.tell, self._settings
-        )
+        request = attempts.request
+        balance, pieces = self._balances[request.model], pieces_of(request)
+
+        def choose(cluster: Cluster, ready: tuple[Placement, ...]) -> Placement:
+            return balance.choose(cluster, ready, request.id, pieces, trio.current_time())
+
+        line, settings = self._lines[request.model], self._settings
+        finder = RingFinder(request.model, self._overlay, self._control.place, choose, line, answer.tell, settings)
         while True:
             placement = await _find(finder, attempts)
             try:
-                return await self._relay(placement, attempts, answer)
+                with balance.carrying(placement):
+                    end = await self._relay(placement, attempts, answer)
+                if isinstance(end, Finished):
+                    balance.answered(placement, pieces)
+                return
             except RingBrokenError as error:
                 self._raise_if_deleted(placement)
+                balance.lost(placement, trio.current_time())
                 attempts.lose(error, trio.current_time())
                 log.info("request goes to another ring", **_names(attempts, placement), reason=error.message)
                 await answer.tell(f"the ring was lost, and the answer goes on with the next one: {error.message}")
-            if observe(self._overlay.view).is_ready(placement):
+            if find_route(observe(self._overlay.view), placement.model) == Ready((placement,)):
                 await trio.sleep(RETRY_PAUSE_S)
 
-    async def _relay(self, placement: Placement, attempts: Attempts, answer: "_Answer") -> None:
-        """Raises RingBrokenError if the ring is not there, or ends before the answer does."""
+    async def _relay(self, placement: Placement, attempts: Attempts, answer: "_Answer") -> Finished | Failed:
+        """The last event. Raises RingBrokenError if the ring is not there, or ends before the answer does."""
         async with self._open(placement, GenerateCall(placement.id, attempts.request)) as events:
             async for event in events:
                 if isinstance(event, Failed) and _may_go_on(event, attempts):
@@ -102,7 +116,7 @@ class Router:
                 if told is not None:
                     await answer.send(told)
                 if isinstance(event, Finished | Failed):
-                    return
+                    return event
         raise RingBrokenError(f"the answer of {placement.first_peer} ended without an end")
 
     def _open(self, placement: Placement, call: GenerateCall) -> Events:

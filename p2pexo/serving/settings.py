@@ -20,5 +20,12 @@ class RouterSettings:
     of them that are just starting again are seen; lower it and clients hear sooner."""
     max_waiting: int = 64
     """Requests that may wait for one model. Raise it and bursts are taken; lower it and memory is saved."""
+    prefix_weight: float = 1.0
+    """How many requests each kilobyte of a prompt's beginning outweighs that a ring has met before, when there are several rings;
+    never more than have room there. Raise it and more prompts are found in caches; lower it and the rings are used more
+    evenly; with 0 the load alone decides."""
+    distrust_s: float = 5.0
+    """How long a ring that broke a request gets no other while there is another ring. Raise it and one whose end the facts are
+    slow to tell breaks fewer; lower it and one that only couldn't be reached for a moment is used again sooner."""
     retry_after_s: int = 10
     """What a client is told that was turned away. Raise it and a struggling cluster is left in peace for longer."""

@@ -18,17 +18,27 @@ from p2pexo.serving.settings import RouterSettings
 Place = Callable[[PlaceCommand], Awaitable[str]]
 Tell = Callable[[str], Awaitable[None]]
 """A line for the client that waits."""
+Choose = Callable[[Cluster, tuple[Placement, ...]], Placement]
+"""Of several rings that are ready."""
 
 
 class RingFinder:
     """For one request. Remembers which placement it has followed, so that it can say what became of it."""
 
     def __init__(
-        self, model: str, overlay: Overlay, place: Place, line: Line, tell: Tell, settings: RouterSettings
+        self,
+        model: str,
+        overlay: Overlay,
+        place: Place,
+        choose: Choose,
+        line: Line,
+        tell: Tell,
+        settings: RouterSettings,
     ) -> None:
         self._model = model
         self._overlay = overlay
         self._place = place
+        self._choose = choose
         self._line = line
         self._tell = tell
         self._settings = settings
@@ -41,13 +51,18 @@ class RingFinder:
         ``gives_up_at``: on trio's clock, of a request that was taken on before and has lost its ring; such a one is not
         turned away by those who wait. Raises UnavailableError, PlacementDeletedError, or what kept it from being placed.
         """
-        route = find_route(observe(self._overlay.view), self._model)
-        if isinstance(route, Ready) and self._line.is_empty:
-            return self._follow(route.placement)
+        if self._line.is_empty and (placement := self._find_ready()):
+            return placement
         async with self._line.place(even_if_full=gives_up_at is not None) as place:
             placement = await self._wait(gives_up_at)
             await place.turn.wait()
-        return placement
+            # Those who waited are sent by now, and count.
+            return self._find_ready() or placement
+
+    def _find_ready(self) -> Placement | None:
+        cluster = observe(self._overlay.view)
+        route = find_route(cluster, self._model)
+        return self._follow(self._choose(cluster, route.placements)) if isinstance(route, Ready) else None
 
     async def _wait(self, gives_up_at: float | None) -> Placement:
         began = trio.current_time()
@@ -59,7 +74,7 @@ class RingFinder:
                     route = find_route(cluster, self._model)
                     scope.deadline = self._deadline(route, began) if gives_up_at is None else gives_up_at
                     if isinstance(route, Ready):
-                        return self._follow(route.placement)
+                        return self._follow(self._choose(cluster, route.placements))
                     if isinstance(route, Stuck):
                         scope.deadline = min(scope.deadline, self._stuck_until(gives_up_at))
                     await self._go_on(route, cluster)

@@ -59,6 +59,7 @@ class PretendedStage:
         self._crashed = trio.Event()
         self._changed = trio.Event()
         rehearsal.stages.append(self)
+        self._number = len(rehearsal.stages)
 
     async def statuses(self) -> AsyncIterator[StageStatus]:
         shown = None
@@ -81,12 +82,11 @@ class PretendedStage:
             if self.node in self._rehearsal.unable:
                 reason = self._rehearsal.reason
                 return
-            number = len(self._rehearsal.stages)
             self._set(
                 phase=StagePhase.LISTENING,
                 progress=1.0,
-                certificate=f"certificate {number}",
-                endpoints=tuple(Endpoint(host, number) for host in self.spec.listen_hosts),
+                certificate=f"certificate {self._number}",
+                endpoints=tuple(Endpoint(host, self._number) for host in self.spec.listen_hosts),
             )
             await self._crashed.wait()
             reason = "killed by SIGKILL"
