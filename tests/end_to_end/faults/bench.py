@@ -5,17 +5,19 @@ import json
 import os
 import tempfile
 import time
+from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from statistics import median, quantiles
 
 from attrs import frozen
 from end_to_end.cluster import EMBEDDED_MODEL, RealCluster, real_cluster
 from end_to_end.dialects import DIALECTS
-from end_to_end.faults.faults import KINDS, Fault, draw_faults
-from end_to_end.faults.harness import Outcome, Question, Stage
+from end_to_end.faults.faults import BYSTANDER, KINDS, LEAVING, Fault, draw_faults
+from end_to_end.faults.figures import Trial, describe, figures
+from end_to_end.faults.harness import Question, Stage
+from end_to_end.faults.wreck import keep_logs, what_happened
 from end_to_end.scripted import MODEL, scripted_nodes
 
 from p2pexo.ring.scripted import Script
@@ -36,35 +38,60 @@ class Settings:
     scripted: bool
     blas: str
     tokens: int
+    kinds: Sequence[str]
+    only: int | None
 
 
 @frozen
-class Trial:
+class Plan:
+    """What is to be tried."""
+
+    index: int
+    """Among those that the seed draws, from 1."""
     fault: Fault
     question: Question
-    outcome: Outcome
 
 
 def main(settings: Settings) -> None:
     load, begun = os.getloadavg()[0], time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, running(settings, Path(folder)) as stage:
-        trials = list(perform(settings, stage))
-    silent = [trial for trial in trials if trial.fault.is_silent]
-    figures = {
-        "equal": sum(trial.outcome.is_equal for trial in trials),
-        "faults": len(trials),
-        "lost": sum(trial.outcome.lost for trial in trials),
-        "repeated": sum(trial.outcome.repeated for trial in trials),
-        "errors": sum(bool(trial.outcome.error) for trial in trials),
-        "pause_s_p50": median(pauses([trial for trial in trials if not trial.fault.is_silent])),
-        "pause_s_p95": percentile95(pauses([trial for trial in trials if not trial.fault.is_silent])),
-        "silent_pause_s_p95": percentile95(pauses(silent)),
+    with tempfile.TemporaryDirectory() as folder:
+        trials = list(perform(settings, Path(folder)))
+    shown = figures(trials) | {
+        "seed": settings.seed,
         "engine": "scripted" if settings.scripted else "mlx",
         "blas": settings.blas,
         "load": load,
         "s_per_fault": (time.monotonic() - begun) / len(trials),
     }
-    print(json.dumps({name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}))
+    print(json.dumps({name: round(value, 3) if isinstance(value, float) else value for name, value in shown.items()}))
+
+
+def perform(settings: Settings, folder: Path) -> Generator[Trial]:
+    """One fault after the other. One that fails is told of, and the next one meets a new cluster."""
+    left = deque(drawn(settings))
+    while left:
+        nodes = folder / f"before-{left[0].index}"
+        nodes.mkdir()
+        with running(settings, nodes) as stage:
+            while left:
+                plan = left.popleft()
+                trial = attempt(stage, plan)
+                print(f"{plan.index}/{settings.faults} {describe(trial)}", flush=True)
+                if trial.failure or not trial.is_equal:
+                    print(f"  again: --seed {settings.seed} --only {plan.index}; logs: ", end="")
+                    print(keep_logs(nodes, f"{settings.seed}-{plan.index}"), flush=True)
+                yield trial
+                if trial.failure:
+                    break
+
+
+def attempt(stage: Stage, plan: Plan) -> Trial:
+    try:
+        return Trial(plan.fault, plan.question, stage.perform(plan.fault, plan.question))
+    except (
+        Exception
+    ) as error:  # whatever a cluster in trouble comes up with: it is one fault that failed, and counts as such
+        return Trial(plan.fault, plan.question, None, what_happened(error, stage.cluster))
 
 
 @contextmanager
@@ -85,36 +112,20 @@ def cluster_of(settings: Settings, folder: Path) -> Generator[RealCluster]:
         yield cluster
 
 
-def perform(settings: Settings, stage: Stage) -> Generator[Trial]:
+def drawn(settings: Settings) -> list[Plan]:
     random = Random(settings.seed)
-    drawn = draw_faults(settings.seed, settings.faults, KINDS, settings.tokens * 3 // 4)
-    for number, fault in enumerate(drawn, start=1):
-        question = draw_question(random, settings.tokens)
-        trial = Trial(fault, question, stage.perform(fault, question))
-        print(f"{number}/{len(drawn)} {describe(trial)}", flush=True)
-        yield trial
+    faults = draw_faults(settings.seed, settings.faults, settings.kinds, settings.tokens * 3 // 4)
+    plans = [
+        Plan(index, fault, draw_question(random, settings.tokens, fault)) for index, fault in enumerate(faults, start=1)
+    ]
+    return [plan for plan in plans if settings.only in (None, plan.index)]
 
 
-def draw_question(random: Random, tokens: int) -> Question:
+def draw_question(random: Random, tokens: int, fault: Fault) -> Question:
+    """Of what is measured by its gaps alone, always a stream."""
     dialect, stream = random.choice(DIALECTS), random.random() < 0.7
     seed = random.choice((None, 7)) if dialect in SEEDED else None
-    return Question(dialect, stream, seed, max_tokens=tokens)
-
-
-def describe(trial: Trial) -> str:
-    question, outcome = trial.question, trial.outcome
-    how = f"{question.dialect}, {'stream' if question.stream else 'whole'}, {'greedy' if question.seed is None else 'seeded'}"
-    pause = "" if outcome.pause_s is None else f", pause {outcome.pause_s:.2f} s"
-    what = "equal" if outcome.is_equal else f"NOT EQUAL {outcome.error} {outcome.text!r} {outcome.expected!r}"
-    return f"{trial.fault.kind} at token {trial.fault.token} ({how}): {what}{pause}"
-
-
-def pauses(trials: Sequence[Trial]) -> list[float]:
-    return [trial.outcome.pause_s for trial in trials if trial.outcome.pause_s is not None] or [0.0]
-
-
-def percentile95(values: Sequence[float]) -> float:
-    return quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
+    return Question(dialect, stream or fault.kind in (BYSTANDER, LEAVING), seed, max_tokens=tokens)
 
 
 def read_settings() -> Settings:
@@ -124,6 +135,8 @@ def read_settings() -> Settings:
     parser.add_argument("--scripted", action="store_true", help="letters of a script in place of the embedded model")
     parser.add_argument("--blas", default="reference", help="as of p2pexo node")
     parser.add_argument("--tokens", type=int, default=TOKENS)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="only these")
+    parser.add_argument("--only", type=int, help="the one of this index among those drawn")
     return Settings(**vars(parser.parse_args()))
 
 

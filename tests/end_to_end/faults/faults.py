@@ -8,12 +8,17 @@ from typing import TypeVar
 
 import psutil
 from attrs import frozen
-from end_to_end.cluster import RealCluster, RealNode
+from end_to_end.cluster import RealNode
 
 T = TypeVar("T")
 
-KINDS = ("stage", "node", "leaving node", "leader", "silent node", "silent stage", "two stages")
+KILLED = ("stage", "node", "leader", "two stages")
 SILENT = ("silent node", "silent stage")
+LEAVING = "leaving node"
+BYSTANDER = "leader beside"
+"""A leader that takes no part in the ring."""
+KINDS = (*KILLED, *SILENT, LEAVING, BYSTANDER)
+LEADERS = ("leader", BYSTANDER)
 
 
 @frozen
@@ -25,10 +30,6 @@ class Fault:
     pick: int
     """Which of those that it can strike."""
 
-    @property
-    def is_silent(self) -> bool:
-        return self.kind in SILENT
-
 
 @frozen
 class Ring:
@@ -37,7 +38,7 @@ class Ring:
     asked: RealNode
     leader: RealNode
     by_rank: tuple[RealNode, ...]
-    cluster: RealCluster
+    epoch: str
 
     @property
     def others(self) -> list[RealNode]:
@@ -61,7 +62,7 @@ def strike(fault: Fault, ring: Ring) -> Callable[[], None]:
             _pick(ring.others, fault).kill()
         case "leaving node":
             return _send_away(_pick(ring.others, fault))
-        case "leader" if ring.leader is not ring.asked:
+        case str(kind) if kind in LEADERS:
             ring.leader.kill()
         case "silent node":
             return _silence(_with_children(_pick(ring.others, fault)))

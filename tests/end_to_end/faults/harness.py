@@ -1,17 +1,17 @@
-"""Answers that meet a fault at a given token, and the same ones undisturbed, on real processes."""
+"""A real cluster on which answers meet faults at given tokens, put in order again before each."""
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from difflib import SequenceMatcher
-from typing import Any
+from collections.abc import Callable, Sequence
+from math import inf
+from statistics import median
 
 import httpx
-from attrs import define, field, frozen
+from attrs import define, evolve, field
 from end_to_end.cluster import RealCluster, RealNode, wait_for
-from end_to_end.dialects import PATHS, body, piece_of, text_of, told
-from end_to_end.faults.faults import Fault, Ring, strike
+from end_to_end.dialects import PATHS, text_of, told
+from end_to_end.faults.answers import Heard, Outcome, Question, Undisturbed
+from end_to_end.faults.faults import BYSTANDER, LEADERS, Fault, Ring, strike
 
 from p2pexo.cluster.repair import STEADY_AFTER_S
 
@@ -22,55 +22,6 @@ STEADY_S = STEADY_AFTER_S + 0.5
 
 WARM_S = 2.5
 """What a spare process takes for its imports."""
-
-
-@frozen
-class Question:
-    dialect: str
-    stream: bool
-    seed: int | None = None
-    """None: greedy."""
-    prompt: str = "Tell me a story about a ship."
-    max_tokens: int = 48
-
-    def body(self, model: str) -> dict[str, Any]:
-        sampling: dict[str, Any] = {"temperature": 0} if self.seed is None else {"temperature": 1, "seed": self.seed}
-        match self.dialect:
-            case "ollama":
-                more: dict[str, Any] = {"options": sampling | {"num_predict": self.max_tokens}}
-            case "responses":
-                more = sampling | {"max_output_tokens": self.max_tokens}
-            case _:
-                more = sampling | {"max_tokens": self.max_tokens}
-        return body(self.dialect, model, self.prompt, self.stream, **more)
-
-
-@frozen
-class Outcome:
-    """What became of an answer that met a fault."""
-
-    text: str
-    expected: str
-    error: str = ""
-    pause_s: float | None = None
-    """The longest gap between two pieces from the fault on; None if it did not stream."""
-
-    @property
-    def is_equal(self) -> bool:
-        return self.text == self.expected and not self.error
-
-    @property
-    def lost(self) -> int:
-        """Characters; of an answer that ended with an error, none were lost silently."""
-        return sum(high - low for tag, low, high, _, _ in self._changes() if tag != "insert" and not self.error)
-
-    @property
-    def repeated(self) -> int:
-        return sum(high - low for tag, _, _, low, high in self._changes() if tag != "delete")
-
-    def _changes(self) -> list[tuple[str, int, int, int, int]]:
-        codes = SequenceMatcher(None, self.expected, self.text, autojunk=False).get_opcodes()
-        return [code for code in codes if code[0] != "equal"]
 
 
 @define
@@ -85,7 +36,7 @@ class Stage:
     """Of one token, about; how far an answer is can only be told by its text."""
     settles: bool = False
     """Whether each fault is the first one that its ring meets: what it met before is forgotten, and all spares are warm."""
-    _undisturbed: dict[Question, str] = field(factory=dict[Question, str], init=False)
+    _undisturbed: dict[Question, Undisturbed] = field(factory=dict[Question, Undisturbed], init=False)
     _token_s: float = field(default=0.05, init=False)
     _epoch: str = field(default="", init=False)
     _formed_at: float = field(default=0.0, init=False)
@@ -94,20 +45,44 @@ class Stage:
         content = question.body(self.model)
         return httpx.post(node.url + PATHS[question.dialect], json=content, timeout=120)
 
-    def undisturbed(self, question: Question) -> str:
+    def listen(
+        self, node: RealNode, question: Question, until: float = inf, then: Callable[[], None] | None = None
+    ) -> Heard:
+        """The whole stream; ``then`` is called once, when there are ``until`` characters of text."""
+        heard = Heard(question.dialect)
+        content = question.body(self.model)
+        with httpx.stream("POST", node.url + PATHS[question.dialect], json=content, timeout=120) as response:
+            assert response.status_code == 200, response.read()
+            for line in response.iter_lines():
+                heard.hear(line)
+                if then is not None and len(heard.text) >= until:
+                    then()
+                    then = None
+                    heard.forget_gaps()
+        assert then is None or until == inf, f"no fault: {heard.text!r} ended before character {until:.0f}"
+        return heard
+
+    def undisturbed(self, question: Question) -> Undisturbed:
         if question not in self._undisturbed:
             self.set_up()
             begun = time.monotonic()
-            answer = self.ask(self.cluster[0], question)
-            assert answer.status_code == 200, answer.text
-            stream = question.stream
-            text = told(question.dialect, answer.text).text if stream else text_of(question.dialect, answer.json())
-            self._undisturbed[question] = text
-            self._token_s = (time.monotonic() - begun) / max(1, len(text) / self.characters)
+            answer = self._undisturbed[question] = self._listen(question) if question.stream else self._ask(question)
+            self._token_s = (time.monotonic() - begun) / max(1, len(answer.text) / self.characters)
         return self._undisturbed[question]
 
-    def set_up(self) -> None:
-        """All nodes are there, and the ring goes over as many of them as it should."""
+    def _listen(self, question: Question) -> Undisturbed:
+        heard = self.listen(self.cluster[0], question)
+        outcome = told(question.dialect, heard.raw)
+        assert outcome.is_complete, heard.raw
+        return Undisturbed(outcome.text, median(heard.gaps))
+
+    def _ask(self, question: Question) -> Undisturbed:
+        answer = self.ask(self.cluster[0], question)
+        assert answer.status_code == 200, answer.text
+        return Undisturbed(text_of(question.dialect, answer.json()), 0.0)
+
+    def set_up(self, kind: str = "") -> None:
+        """All nodes are there, and the ring goes over as many of them as it should, the leader among them or not as ``kind`` asks."""
         for node in self.cluster.nodes:
             if node not in self.cluster.alive:
                 _start_again(node)
@@ -117,17 +92,33 @@ class Stage:
             self.cluster.delete(self.model)
             self.cluster.place(self.model, min_stages=self.spread)
         self.cluster.wait_until_ready(self.model)
+        if kind in LEADERS:
+            self._seat_leader(kind != BYSTANDER)
+
+    def _seat_leader(self, takes_part: bool) -> None:
+        placement, leader = self.cluster.wait_until_ready(self.model), self.cluster.leader()
+        if takes_part == (leader.snapshot().me in {stage.peer for stage in placement.stages}):
+            return
+        others = [node for node in self.cluster.alive if node is not leader]
+        chosen = ([leader, *others] if takes_part else others)[: self.spread]
+        self.cluster.delete(self.model)
+        RealCluster(chosen).place(self.model, split=_parts(placement.stages[-1].end_layer, self.spread))
+        self.cluster.wait_until_ready(self.model)
 
     def perform(self, fault: Fault, question: Question) -> Outcome:
         expected = self.undisturbed(question)
-        self.set_up()
+        self.set_up(fault.kind)
         if self.settles:
             self._settle()
         ring = self._ring(fault)
         undo: list[Callable[[], None]] = []
         try:
             run = self._streamed if question.stream else self._whole
-            return run(ring.asked, question, expected, fault, lambda: undo.append(strike(fault, ring)))
+            outcome = run(ring.asked, question, expected, fault, lambda: undo.append(strike(fault, ring)))
+            if fault.kind == BYSTANDER:
+                epoch = self.cluster.wait_until_ready(self.model).epoch
+                outcome = evolve(outcome, is_formed_anew=epoch != ring.epoch)
+            return outcome
         finally:
             for each in undo:
                 each()
@@ -149,34 +140,21 @@ class Stage:
         by_peer = {node.snapshot().me: node for node in self.cluster.alive}
         leader = self.cluster.leader()
         by_rank = tuple(by_peer[stage.peer] for stage in placement.stages)
-        candidates = [node for node in self.cluster.alive if not (fault.kind == "leader" and node is leader)]
+        candidates = [node for node in self.cluster.alive if not (fault.kind in LEADERS and node is leader)]
         spare = [node for node in candidates if node not in by_rank]
-        return Ring((candidates + spare)[fault.pick % len(candidates + spare)], leader, by_rank, self.cluster)
+        asked = (candidates + spare)[fault.pick % len(candidates + spare)]
+        return Ring(asked, leader, by_rank, placement.epoch)
 
     def _streamed(
-        self, node: RealNode, question: Question, expected: str, fault: Fault, strike_now: Callable[[], None]
+        self, node: RealNode, question: Question, expected: Undisturbed, fault: Fault, strike_now: Callable[[], None]
     ) -> Outcome:
-        raw, text, last, longest = "", "", None, 0.0
-        content = question.body(self.model)
-        with httpx.stream("POST", node.url + PATHS[question.dialect], json=content, timeout=120) as response:
-            assert response.status_code == 200
-            for line in response.iter_lines():
-                raw += line + "\n"
-                piece = "".join(piece_of(question.dialect, payload) for payload in _payloads(line))
-                if piece and last is not None:
-                    longest = max(longest, time.monotonic() - last)
-                    last = time.monotonic()
-                text += piece
-                if last is None and len(text) >= fault.token * self.characters:
-                    strike_now()
-                    last = time.monotonic()
-        assert last is not None, f"no fault: {text!r} ended before token {fault.token}"
-        outcome = told(question.dialect, raw)
+        heard = self.listen(node, question, fault.token * self.characters, strike_now)
+        outcome = told(question.dialect, heard.raw)
         error = "" if outcome.is_complete else f"not complete: {outcome.error}"
-        return Outcome(outcome.text, expected, error, longest)
+        return Outcome(outcome.text, expected.text, error, max(heard.gaps, default=0.0), expected.usual_gap_s)
 
     def _whole(
-        self, node: RealNode, question: Question, expected: str, fault: Fault, strike_now: Callable[[], None]
+        self, node: RealNode, question: Question, expected: Undisturbed, fault: Fault, strike_now: Callable[[], None]
     ) -> Outcome:
         answers: list[httpx.Response] = []
         thread = threading.Thread(target=lambda: answers.append(self.ask(node, question)), daemon=True)
@@ -186,8 +164,8 @@ class Stage:
         wait_for("the answer comes", lambda: answers, 120)
         (answer,) = answers
         if answer.status_code != 200:
-            return Outcome("", expected, answer.text)
-        return Outcome(text_of(question.dialect, answer.json()), expected)
+            return Outcome("", expected.text, answer.text)
+        return Outcome(text_of(question.dialect, answer.json()), expected.text)
 
 
 def _has_warm_spare(node: RealNode) -> bool:
@@ -210,7 +188,6 @@ def _start_again(node: RealNode) -> None:
             return
 
 
-def _payloads(line: str) -> Iterator[Any]:
-    data = line.removeprefix("data: ")
-    if data.startswith("{"):
-        yield json.loads(data)
+def _parts(layers: int, count: int) -> Sequence[int]:
+    """Nearly equal ones."""
+    return [layers * (number + 1) // count - layers * number // count for number in range(count)]

@@ -26,6 +26,7 @@ def test_an_answer_in_each_dialect_outlives_a_killed_stage(stage: Stage, dialect
         "node",
         "leaving node",
         "leader",
+        pytest.param("leader beside", marks=pytest.mark.long),
         pytest.param("silent node", marks=pytest.mark.long),
         "silent stage",
         pytest.param("two stages", marks=pytest.mark.long),
