@@ -59,6 +59,13 @@ def steady_visit(number: int, model: str) -> Visit:
     return Visit("chat", body("chat", model, prompt, False) | {"max_tokens": 8, "temperature": 0.0})
 
 
+def short_visit(random: Random, model: str) -> Visit:
+    """A question of some words for an answer of some tokens, by a client that waits for it."""
+    dialect, stream = random.choice(DIALECTS), random.random() < 0.5
+    asked = body(dialect, model, _prompt(random, random.randint(1, 12)), stream)
+    return Visit(dialect, asked | _limit(dialect, random.randint(1, 4)))
+
+
 def _good(random: Random, model: str) -> Visit:
     dialect, stream = random.choice(DIALECTS), random.random() < 0.6
     prompt = _prompt(random, int(MOST_WORDS ** random.random()))
