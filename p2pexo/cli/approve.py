@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from p2pexo.cli.client import Target, connect
 from p2pexo.cli.errors import CommandError
 from p2pexo.cli.people import confirmed, find
-from p2pexo.cli.tables import open_console
+from p2pexo.cli.tables import mistakable, open_console
 from p2pexo.client import ClusterState, Newcomer
 
 _DEFAULT_TARGET = Target()
@@ -65,4 +65,5 @@ def find_newcomer(snapshot: ClusterState, name: str) -> Newcomer:
 
 def describe(newcomer: Newcomer) -> str:
     """Such as ``anna (Apple M3, 16 GB; 192.168.1.7) asks to join at studio``."""
-    return f"{newcomer.name} ({newcomer.machine}; {newcomer.address}) asks to join at {newcomer.at}"
+    careful = f". Careful: {mistakable(newcomer)}" if newcomer.looks_like else ""
+    return f"{newcomer.name} ({newcomer.machine}; {newcomer.address}) asks to join at {newcomer.at}{careful}"

@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pexo.cli.speeds import activity_lines, compute_speed
-from p2pexo.client import ClusterState, Member, Placement, Stage
+from p2pexo.client import ClusterState, Member, Newcomer, Placement, Stage
 from p2pexo.node.values import format_size
 
 PIPE_WIDTH = 160
@@ -34,6 +34,7 @@ def newcomer_lines(snapshot: ClusterState) -> list[Text]:
             f"? {each.name} ({each.machine}; {each.address}) asks to join at {each.at}; code ",
             (each.code, "bold"),
             f": p2pexo approve {each.name}",
+            (f"; careful: {mistakable(each)}" if each.looks_like else "", "yellow"),
         )
         for each in snapshot.newcomers
     ]
@@ -43,6 +44,10 @@ def newcomer_lines(snapshot: ClusterState) -> list[Text]:
             Text.assemble(f"? waits to be let into {snapshot.asking.cluster}; code ", code, ": approve it there")
         )
     return lines
+
+
+def mistakable(newcomer: Newcomer) -> str:
+    return f"it is another machine than the member {newcomer.looks_like}, whose name looks the same"
 
 
 def _headline(snapshot: ClusterState) -> Text:

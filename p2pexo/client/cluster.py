@@ -162,6 +162,8 @@ class Newcomer:
     """The IP address it asks from."""
     at: str = ""
     """The name of the member that it asked."""
+    looks_like: str = ""
+    """The member, here or away, that is called so or that its name could be taken for; empty if there is none."""
 
 
 @frozen

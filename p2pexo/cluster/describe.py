@@ -2,7 +2,7 @@
 
 from networking.transport import PeerId
 from networking.view import Member, View
-from p2pexo.cluster.facts import PAIRING_KEY, NodeFacts, PairingFact, StageFact
+from p2pexo.cluster.facts import PAIRING_KEY, Newcomer, NodeFacts, PairingFact, StageFact
 from p2pexo.cluster.faults import link_troubles
 from p2pexo.cluster.observed import Cluster, observe, read
 from p2pexo.cluster.reconciling import known_placements
@@ -42,9 +42,7 @@ def describe(view: View, *, cluster_name: str, open_cluster: bool) -> ClusterSna
         ),
         warnings=(*view.warnings, *_warnings(cluster), *_evictions(cluster)),
         newcomers=tuple(
-            NewcomerView(each.peer, each.name, each.machine, each.code, each.address, cluster.name_of(peer))
-            for peer, fact in sorted(pairing.items())
-            for each in fact.waiting
+            _newcomer(each, at=cluster.name_of(peer)) for peer, fact in sorted(pairing.items()) for each in fact.waiting
         ),
         asking=AskingView(asking.cluster, asking.code) if asking else None,
     )
@@ -55,6 +53,10 @@ def _pairing(view: View) -> dict[str, PairingFact]:
     told = ((member.peer, view.facts.get(member.peer, {}).get(PAIRING_KEY)) for member in view.members)
     facts = ((str(peer), read(value, PairingFact)) for peer, value in told if value is not None)
     return {peer: fact for peer, fact in facts if fact is not None}
+
+
+def _newcomer(told: Newcomer, *, at: str) -> NewcomerView:
+    return NewcomerView(told.peer, told.name, told.machine, told.code, told.address, at, told.looks_like)
 
 
 def _told_bytes(view: View, peer: PeerId) -> int:

@@ -125,6 +125,8 @@ class Newcomer:
     """What both machines show, if nobody stands between them."""
     address: str
     """The IP address it asks from."""
+    looks_like: str = ""
+    """The member, here or away, that is called so or that its name could be taken for; empty if there is none."""
 
 
 @frozen

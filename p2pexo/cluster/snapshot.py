@@ -84,6 +84,8 @@ class NewcomerView:
     address: str
     at: str
     """The name of the member that it asked."""
+    looks_like: str = ""
+    """The member, here or away, that is called so or that its name could be taken for; empty if there is none."""
 
 
 @frozen

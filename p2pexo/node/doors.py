@@ -19,6 +19,7 @@ from p2pexo.cluster.observed import read
 from p2pexo.generation.codec import encode
 from p2pexo.generation.errors import UnavailableError
 from p2pexo.node.belonging import Belonging
+from p2pexo.node.names import look_alike, told_names
 from p2pexo.node.shut_out import REMOVED
 
 ANSWER_TIMEOUT_S = 10.0
@@ -93,7 +94,7 @@ class Doors:
         return self._belonging.charter.to_admission(self._addresses())
 
     def waiting_changed(self) -> None:
-        self._tell(evolve(self._told, waiting=tuple(_newcomer(each) for each in self.reception.waiting)))
+        self._tell(evolve(self._told, waiting=tuple(self._newcomer(each) for each in self.reception.waiting)))
         for each in self.reception.waiting:
             if each.number not in self._announced:
                 log.info(
@@ -102,9 +103,15 @@ class Doors:
                     machine=each.machine,
                     address=each.address,
                     code=each.code,
+                    **({"looks_like_the_member": alike} if (alike := self.member_like(each)) else {}),
                     to_let_it_in=f"compare the codes, then: p2pexo approve {each.name}",
                 )
         self._announced = frozenset(each.number for each in self.reception.waiting)
+
+    def member_like(self, applicant: Applicant) -> str:
+        """The other member, here or away, that is called so or that its name could be taken for; empty if there is none."""
+        named = (*told_names(self._overlay.view), *self._belonging.charter.named)
+        return look_alike(applicant.name, (each.name for each in named if each.peer != applicant.peer))
 
     def show_asking(self, asking: Asking | None) -> None:
         """This node itself asks to be let in elsewhere."""
@@ -162,6 +169,10 @@ class Doors:
         await trio.lowlevel.checkpoint()
         return VerdictReply()
 
+    def _newcomer(self, applicant: Applicant) -> Newcomer:
+        alike = self.member_like(applicant)
+        return Newcomer(applicant.peer, applicant.name, applicant.machine, applicant.code, applicant.address, alike)
+
     def _moved(self, before: Charter, after: Charter) -> None:
         if before.cluster.name != after.cluster.name:
             self.reception.move()
@@ -176,7 +187,3 @@ class Doors:
             self._overlay.set_fact(PAIRING_KEY, encode(fact))
         changed, self._changed = self._changed, trio.Event()
         changed.set()
-
-
-def _newcomer(applicant: Applicant) -> Newcomer:
-    return Newcomer(applicant.peer, applicant.name, applicant.machine, applicant.code, applicant.address)

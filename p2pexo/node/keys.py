@@ -51,7 +51,7 @@ class Prompter:
             self._shown = self._still_waiting()
             if self._shown is None and self._doors.reception.waiting:
                 self._shown = self._doors.reception.waiting[0]
-                self._say(prompt(self._shown, self._doors.cluster))
+                self._say(prompt(self._shown, self._doors.cluster, self._doors.member_like(self._shown)))
             await self._doors.until_waiting_changes()
 
     async def pressed(self, key: str) -> None:
@@ -72,9 +72,11 @@ class Prompter:
         return next((each for each in self._doors.reception.waiting if each.number == number), None)
 
 
-def prompt(applicant: Applicant, cluster: str) -> str:
+def prompt(applicant: Applicant, cluster: str, looks_like: str = "") -> str:
+    careful = f"Careful: it is another machine than the member {looks_like}, whose name looks the same.\n"
     return (
         f"\n{applicant.name} ({applicant.machine}, {applicant.address}) asks to join {cluster}.\n"
+        f"{careful if looks_like else ''}"
         f"Does it show the code {applicant.code} as well?  {APPROVE}: let it in   {DENY}: turn it away\n"
     )
 

@@ -11,17 +11,18 @@ from types import NoneType
 import structlog
 import trio
 
-from networking.charter import Charter, Named, TooManyPeersError
+from networking.charter import Charter, TooManyPeersError
 from networking.overlay import Overlay, RequestRefusedError
 from networking.pairing_messages import Admission, MalformedPairingError, decode, encode
 from networking.ticket import SECRET_BYTES, TicketError
 from networking.transport import PeerId, TransportError
 from networking.typed_requests import RequestKind
 from networking.view import View
-from p2pexo.cluster.facts import CHARTER_KEY, NODE_KEY, CharterFact, NodeFacts
+from p2pexo.cluster.facts import CHARTER_KEY, CharterFact
 from p2pexo.cluster.observed import read
 from p2pexo.generation import codec
 from p2pexo.node.belonging import Belonging
+from p2pexo.node.names import told_names
 
 ANSWER_TIMEOUT_S = 5.0
 """For one member. Raise it and one that just went holds up the next longer; lower it and busy ones are missed."""
@@ -107,7 +108,7 @@ class Rekeying:
         except TooManyPeersError as error:
             log.error("those whom other members removed are not taken over", error=str(error))
         met = charter.met(each.peer for each in view.members if each.peer != view.me)
-        self._belonging.change(met.introduced(_names(view)))
+        self._belonging.change(met.introduced(told_names(view)))
         if self.is_removed and not self._warned:
             self._warned = True
             log.error("this node was removed from the cluster", cluster=self._belonging.cluster.name)
@@ -154,12 +155,6 @@ class Rekeying:
         fact = codec.encode(CharterFact(charter.number, charter.cluster.fingerprint, tuple(sorted(charter.removed))))
         if self._overlay.view.facts.get(self._overlay.me, {}).get(CHARTER_KEY) != fact:
             self._overlay.set_fact(CHARTER_KEY, fact)
-
-
-def _names(view: View) -> list[Named]:
-    """What the members call themselves."""
-    told = {peer: read(document[NODE_KEY], NodeFacts) for peer, document in view.facts.items() if NODE_KEY in document}
-    return [Named(peer, node.name, node.machine) for peer, node in told.items() if node is not None and node.name]
 
 
 def _facts(view: View) -> dict[PeerId, CharterFact]:

@@ -20,7 +20,7 @@ function waiting({ cluster, code }) {
   return el("li", "", "This node waits to be let into ", el("strong", "", cluster), "; its code is ", digits(code), ". Approve it there.");
 }
 
-function newcomer({ peer, name, machine, address, at, code }) {
+function newcomer({ peer, name, machine, address, at, code, looks_like }) {
   const problem = el("span", "reason");
   const decide = (label, quiet, verb, body) => {
     const button = el("button", quiet, label);
@@ -31,7 +31,9 @@ function newcomer({ peer, name, machine, address, at, code }) {
     "li",
     "",
     el("strong", "", name),
-    ` (${machine}, ${address}) asks to join at ${at}. Does it show the code `,
+    ` (${machine}, ${address}) asks to join at ${at}. `,
+    ...(looks_like ? [el("strong", "reason", mistakable(looks_like))] : []),
+    `Does it show the code `,
     digits(code),
     " as well? ",
     decide("Let it in", "", "approve", { code }),
@@ -41,6 +43,7 @@ function newcomer({ peer, name, machine, address, at, code }) {
   );
 }
 
+const mistakable = (member) => `Careful: it is another machine than the member ${member}, whose name looks the same. `;
 const digits = (code) => el("strong", "digits", code);
 
 function send(peer, verb, body) {

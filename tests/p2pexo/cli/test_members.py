@@ -80,6 +80,19 @@ def test_a_person_is_shown_the_code_and_asked(desk: Desk, answer, capsys: pytest
     assert "anna is let in" in capsys.readouterr().out
 
 
+def test_whose_name_looks_like_a_members_is_pointed_out(
+    desk: Desk, make, answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.snapshot = make.snapshot(2, newcomers=(evolve(ANNA, looks_like="Anna"), BEN))
+    asked = answer("y")
+    approve.approve("anna")
+    approve.approve("ben")
+    assert ["another machine than the member Anna" in question for question in asked] == [True, False]
+    members.members()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.count("careful: it is another machine than the member Anna, whose name looks the same") == 1
+
+
 def test_without_a_yes_nobody_is_let_in(desk: Desk, answer) -> None:
     answer("")
     with pytest.raises(CommandError, match="anna was not let in"):

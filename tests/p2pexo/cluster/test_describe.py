@@ -130,12 +130,14 @@ def test_the_state_of_a_placement_is_that_of_its_worst_stage(scene) -> None:
 
 
 def test_who_waits_anywhere_is_shown_by_all_and_whom_one_asks_only_by_itself() -> None:
-    newcomer = Newcomer("peer-anna", "anna", "Apple M3", "042 917", "10.0.0.7")
+    newcomer = Newcomer("peer-anna", "anna", "Apple M3", "042 917", "10.0.0.7", "Anna")
     seen = view({"a": NODE, "b": evolve(NODE, name="studio")})
     facts = {**seen.facts, PeerId("b"): {**seen.facts[PeerId("b")]}}
     facts[PeerId("b")] = {**facts[PeerId("b")], PAIRING_KEY: encode(PairingFact((newcomer,), Asking("attic", "1")))}
     snapshot = describe(evolve(seen, facts=facts), cluster_name="d", open_cluster=False)
-    assert snapshot.newcomers == (NewcomerView("peer-anna", "anna", "Apple M3", "042 917", "10.0.0.7", "studio"),)
+    assert snapshot.newcomers == (
+        NewcomerView("peer-anna", "anna", "Apple M3", "042 917", "10.0.0.7", "studio", "Anna"),
+    )
     assert snapshot.asking is None
     own = describe(evolve(seen, me=PeerId("b"), facts=facts), cluster_name="d", open_cluster=False)
     assert own.asking == AskingView("attic", "1")

@@ -31,11 +31,15 @@ class Doors:
     reception: Reception = field(factory=Reception)
     decided: list[tuple[str, str, str]] = field(factory=list)
     changed: trio.Event = field(factory=trio.Event)
+    alike: dict[str, str] = field(factory=dict)
 
     def now(self, *waiting: Applicant) -> None:
         self.reception.waiting = waiting
         changed, self.changed = self.changed, trio.Event()
         changed.set()
+
+    def member_like(self, applicant: Applicant) -> str:
+        return self.alike.get(applicant.name, "")
 
     async def approve(self, peer: str, code: str) -> None:
         self._decide("approve", peer, code)
@@ -117,6 +121,20 @@ def test_a_key_never_decides_about_somebody_who_was_not_shown() -> None:
 def test_what_is_asked_shows_name_machine_address_and_code() -> None:
     for word in ("anna", "Apple M3", "10.0.0.7", "042 917", "desk"):
         assert word in prompt(ANNA, "desk")
+
+
+def test_a_name_that_looks_like_a_members_is_pointed_out() -> None:
+    async def story(doors: Doors, prompter: Prompter, said: list[str]) -> None:
+        doors.alike = {"anna": "Anna"}
+        doors.now(ANNA)
+        await settle()
+        assert "Careful: it is another machine than the member Anna" in said[0]
+        await prompter.pressed("d")
+        doors.now(BEN)
+        await settle()
+        assert "Careful" not in said[-1]
+
+    on_terminal(story)
 
 
 def test_keys_come_at_once_and_unseen_and_the_terminal_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

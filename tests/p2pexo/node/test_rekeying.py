@@ -240,6 +240,26 @@ def test_all_members_show_who_waits_at_one_and_any_may_decide(play) -> None:
     play(story)
 
 
+def test_all_members_show_that_a_newcomer_is_called_like_one_of_them_here_or_away(play) -> None:
+    async def story(desk: Desk) -> None:
+        a, b = await desk.add("a", "b")
+        node = NodeFacts("Änna", "Apple M1, 8 GB", "1", "cpu", 0, 0, 0, "", ())
+        waits_at(a)
+        await desk.until(lambda: [each.looks_like for each in b.snapshot().newcomers] == [""])
+        a.doors.reception.deny(NEWCOMER)
+        b.overlay.set_fact(NODE_KEY, encode(node))
+        await desk.until(lambda: a.charter.names == {b.peer: "Änna"})
+        a.doors.reception._desk = type(a.doors.reception._desk)()
+        waits_at(a)
+        await desk.until(lambda: [each.looks_like for each in b.snapshot().newcomers] == ["Änna"])
+        await b.overlay.leave()
+        await desk.until(lambda: len(a.overlay.view.members) == 1)
+        a.doors.waiting_changed()
+        assert [each.looks_like for each in a.snapshot().newcomers] == ["Änna"]
+
+    play(story)
+
+
 def test_a_member_elsewhere_can_turn_a_newcomer_away(play) -> None:
     async def story(desk: Desk) -> None:
         a, b = await desk.add("a", "b")
