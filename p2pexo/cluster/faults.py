@@ -17,6 +17,8 @@ class Fault:
     """What it counts against the placement; for one without any, nothing is waited for either."""
     to_avoid: frozenset[str] = frozenset()
     """Peers on which the stage failed."""
+    is_certain: bool = True
+    """Whether the lost machines are; if not, they are awaited for a moment where nobody can take over."""
 
 
 def find_fault(cluster: Cluster, placement: Placement) -> Fault | None:
@@ -25,11 +27,34 @@ def find_fault(cluster: Cluster, placement: Placement) -> Fault | None:
     if lost:
         return Fault(f"{' and '.join(peer[-8:] for peer in lost)} left the cluster", strikes=0)
     if not all(cluster.is_alive(stage.peer) for stage in placement.stages):
-        return None  # what is about to be lost is lost in a moment
+        return _find_vanished(cluster, placement)
     leaving = [stage.peer for stage in placement.stages if stage.peer in cluster.leaving]
     if leaving:
         return Fault(f"{' and '.join(map(cluster.name_of, dict.fromkeys(leaving)))} is leaving", strikes=0)
     return _find_failure(cluster, placement) or _find_broken_link(cluster, placement)
+
+
+def _find_vanished(cluster: Cluster, placement: Placement) -> Fault | None:
+    """Machines that are suspect and have dropped their links to stages that are alive, too: two signs that they are gone. A
+    suspect whose links stand, or that had none, is left to the overlay, which knows in a moment."""
+    ranks = range(len(placement.stages))
+    suspects = [rank for rank in ranks if not cluster.is_alive(placement.stages[rank].peer)]
+    if not all(_has_broken_neighbour(cluster, placement, rank) for rank in suspects):
+        return None
+    peers = dict.fromkeys(placement.stages[rank].peer for rank in suspects)
+    return Fault(f"{' and '.join(map(cluster.name_of, peers))} vanished", strikes=0, is_certain=False)
+
+
+def _has_broken_neighbour(cluster: Cluster, placement: Placement, rank: int) -> bool:
+    beside = {(rank + step) % len(placement.stages) for step in (-1, 1)}
+    return any(
+        cluster.is_alive(placement.stages[each].peer) and _is_broken(cluster, placement, each) for each in beside
+    )
+
+
+def _is_broken(cluster: Cluster, placement: Placement, rank: int) -> bool:
+    fact = cluster.stage(placement, rank)
+    return fact is not None and fact.status.phase is StagePhase.BROKEN and fact.status.epoch == placement.epoch
 
 
 def _find_failure(cluster: Cluster, placement: Placement) -> Fault | None:
@@ -49,7 +74,7 @@ def _find_broken_link(cluster: Cluster, placement: Placement) -> Fault | None:
     if not cluster.is_loaded(placement):
         return None
     for rank, fact in enumerate(cluster.stages_of(placement)):
-        if fact and fact.status.phase is StagePhase.BROKEN and fact.status.epoch == placement.epoch:
+        if fact and _is_broken(cluster, placement, rank):
             reason = f"{_stage(cluster, placement, rank)} lost a link: {fact.status.reason}"
             return Fault(reason, BROKEN_LINK_STRIKES)
     return None

@@ -104,6 +104,8 @@ def _tend(cluster: Cluster, placement: Placement, trial: Trial, at: Moment) -> t
     try:
         stages = form_anew(cluster, placement, fault)
     except GenerationError as error:
+        if not fault.is_certain:
+            return placements, trial, inf
         trouble = Trouble(placement.id, f"{fault.reason}; {error.message}")
         return edit.report_trouble(placements, trouble), trial, inf
     epoch = Epoch(cluster.term, placements.next_count, cluster.me)

@@ -197,10 +197,36 @@ def test_a_stage_still_broken_from_the_epoch_before_is_no_new_fault(scene) -> No
     assert decide(scene.cluster("abc", placed, [old, other]), Memory(), at(0)).placements == placed
 
 
-def test_nothing_is_decided_while_a_machine_of_the_ring_is_only_suspect(scene) -> None:
+@pytest.mark.parametrize("phase", [StagePhase.READY, StagePhase.LINKING, StagePhase.LISTENING])
+def test_nothing_is_decided_while_a_machine_of_the_ring_is_only_suspect(scene, phase: StagePhase) -> None:
+    placed = Placements([scene.placement("b", "c")], next_count=2)
+    facts = [scene.fact(placed.placements[0], 0, phase), scene.fact(placed.placements[0], 1)]
+    assert decide(scene.cluster("abc", placed, facts, suspect="c"), Memory(), at(0)).placements == placed
+
+
+def test_a_suspect_machine_that_has_dropped_its_links_too_is_replaced_at_once(scene) -> None:
     placed = Placements([scene.placement("b", "c")], next_count=2)
     facts = [scene.fact(placed.placements[0], 0, StagePhase.BROKEN), scene.fact(placed.placements[0], 1)]
-    assert decide(scene.cluster("abc", placed, facts, suspect="c"), Memory(), at(0)).placements == placed
+    assert peers(decide(scene.cluster("abc", placed, facts, suspect="c"), Memory(), at(0))) == ["b", "a"]
+
+
+def test_a_suspect_machine_is_awaited_where_links_are_broken_elsewhere_in_the_ring(scene) -> None:
+    placed = Placements([scene.placement("a", "b", "c", "d", "e")], next_count=2)
+    facts = [scene.fact(placed.placements[0], rank) for rank in range(5)]
+    facts[0] = scene.fact(placed.placements[0], 0, StagePhase.BROKEN)
+    assert decide(scene.cluster("abcdef", placed, facts, suspect="c"), Memory(), at(0)).placements == placed
+    old = scene.fact(placed.placements[0], 1, StagePhase.BROKEN, epoch=Epoch(0, 1, "z"))
+    facts[1] = old
+    assert decide(scene.cluster("abcdef", placed, facts, suspect="c"), Memory(), at(0)).placements == placed
+
+
+def test_a_suspect_machine_that_nobody_can_replace_is_awaited_without_a_complaint(scene) -> None:
+    placed = Placements([scene.placement("a", "b")], next_count=2)
+    facts = [scene.fact(placed.placements[0], 0, StagePhase.BROKEN), scene.fact(placed.placements[0], 1)]
+    suspect = scene.cluster("ab", placed, facts, suspect="b", budgets={"a": 1000})
+    assert decide(suspect, Memory(), at(0)).placements == placed
+    dead = decide(scene.cluster("a", placed, facts, budgets={"a": 1000}), Memory(), at(1))
+    assert "does not fit" in dead.placements.troubles[0].reason
 
 
 def test_stages_that_never_link_are_formed_anew(scene) -> None:
