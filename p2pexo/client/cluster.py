@@ -63,6 +63,8 @@ class Member:
     """Which version of the nodes' protocol it speaks."""
     speeds: Speeds | None = None
     """None until it has measured something."""
+    told_bytes: int = 0
+    """What it tells the cluster takes, the placements included if it leads; every node holds a copy."""
 
 
 @frozen
