@@ -19,9 +19,9 @@ from p2pexo.cluster.seams import Store
 from p2pexo.cluster.snapshot import AwayView, ClusterSnapshot
 from p2pexo.cluster.unloading import unload
 from p2pexo.generation.errors import InvalidRequestError, ModelNotFoundError
-from p2pexo.models.architectures import check_architecture
 from p2pexo.models.card import Card
 from p2pexo.models.catalogue import Catalogue
+from p2pexo.models.support import check_architecture
 
 
 class Control:

@@ -7,7 +7,7 @@ from attrs import frozen
 
 from p2pexo.cluster.demand import demand
 from p2pexo.cluster.machines import Candidate, by_format
-from p2pexo.cluster.placement import size
+from p2pexo.cluster.placement import of_whole, size
 from p2pexo.generation.errors import InsufficientMemoryError, InvalidRequestError
 from p2pexo.models.card import Card
 from p2pexo.ring.plan import StagePlan
@@ -77,6 +77,8 @@ def _parse_part(text: str) -> Part:
 
 
 def _check_layers(card: Card, parts: Sequence[Part]) -> None:
+    if card.whole and len(parts) > 1:
+        raise _wrong(f"{card.id} is {of_whole(card)}; give all of it, layer 0, to one: {parts[0].node}=0")
     if parts[0].first_layer > 0:
         raise _wrong(f"{_span(0, parts[0].first_layer)} of {card.id} no machine has; the first part is {parts[0]}")
     for before, part in pairwise(parts):

@@ -64,6 +64,9 @@ def _check_stages(card: Card, groups: Mapping[str, Sequence[Candidate]], min_sta
         advice = f"add machines or ask for fewer stages{_of_formats(groups)}"
         message = f"min_stages is {min_stages}, but {there} can run {card.id}; {advice}"
         raise InvalidRequestError(message, param="min_stages")
+    if min_stages > 1 and card.whole:
+        message = f"min_stages is {min_stages}, but {card.id} is {of_whole(card)}"
+        raise InvalidRequestError(message, param="min_stages")
     if min_stages > card.layers:
         message = f"min_stages is {min_stages}, but {card.id} has only {card.layers} layers"
         raise InvalidRequestError(message, param="min_stages")
@@ -78,10 +81,16 @@ def explain(card: Card, candidates: Sequence[Candidate], precision: str, min_sta
     ]
     tokens = min(card.context_length, KV_RESERVE_TOKENS)
     split = f" in at least {min_stages} stages" if min_stages > 1 else ""
+    whole = f" It is {of_whole(card)}." if card.whole else ""
     return (
-        f"{card.id} does not fit{split}, with room for {tokens} tokens of conversation ({'; '.join(lines) or 'no nodes'}). "
+        f"{card.id} does not fit{split}, with room for {tokens} tokens of conversation ({'; '.join(lines) or 'no nodes'}).{whole} "
         f"Delete another model, raise --memory, or add a machine{_of_formats(by_format(candidates, precision))}."
     )
+
+
+def of_whole(card: Card) -> str:
+    """Why it is not cut, behind "is"."""
+    return f"of the architecture {card.architecture!r}, which runs on one machine or not at all"
 
 
 def _of_formats(groups: Mapping[str, Sequence[Candidate]]) -> str:

@@ -13,8 +13,8 @@ from p2pexo.cluster.observed import Cluster
 from p2pexo.cluster.placement import plan
 from p2pexo.cluster.reforming import candidates
 from p2pexo.generation.errors import InsufficientMemoryError, InvalidRequestError
-from p2pexo.models.architectures import check_architecture
 from p2pexo.models.card import Card
+from p2pexo.models.support import check_architecture
 from p2pexo.ring.plan import Epoch, Placement, StagePlan
 
 

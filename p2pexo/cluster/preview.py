@@ -7,7 +7,7 @@ from attrs import frozen
 from p2pexo.cluster.demand import demand
 from p2pexo.cluster.machines import Candidate, by_format
 from p2pexo.cluster.manual import Part, plan_split
-from p2pexo.cluster.placement import best_of, most_stages, size
+from p2pexo.cluster.placement import best_of, most_stages, of_whole, size
 from p2pexo.cluster.speed import ring_speed, unmeasured
 from p2pexo.generation.errors import InsufficientMemoryError
 from p2pexo.models.card import Card
@@ -71,6 +71,8 @@ def preview(
     else:
         most = most_stages(card, candidates, precision, min_stages)
         options = [_option(card, candidates, count, precision) for count in range(1, most + 1)]
+        if card.whole and len(candidates) > 1:
+            options.append(PlacementOption(2, reason=f"{card.id} is {of_whole(card)}"))
     fitting = (each.machines for each in options if each.stages and each.machines >= min_stages)
     return PlacementPreview(card.id, tuple(options), next(fitting, None), running)
 

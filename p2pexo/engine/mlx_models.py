@@ -9,12 +9,15 @@ import importlib.util
 import sys
 from types import ModuleType
 
-from p2pexo.models.architectures import ARCHITECTURES
+from p2pexo.models.support import module_of
 
 
 def model_module(model_type: str) -> ModuleType:
-    """The module with the ``Model`` and ``ModelArgs`` of one of ``ARCHITECTURES``. Raises ImportError and KeyError."""
-    return mlx_lm_module(ARCHITECTURES[model_type].module)
+    """The module with the ``Model`` and ``ModelArgs`` of a type that mlx-lm knows. Raises ImportError."""
+    module = module_of(model_type)
+    if module is None:
+        raise ImportError(f"mlx-lm has no models of type {model_type!r}")
+    return mlx_lm_module(module)
 
 
 def cache_module() -> ModuleType:

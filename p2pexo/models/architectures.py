@@ -1,12 +1,10 @@
-"""Which models can be run; known here, so that one that can't is refused before its weights are fetched anywhere."""
+"""Which models can be cut into stages, and what that takes to know. Those that can't run whole (``support``)."""
 
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any, cast
 
 from attrs import field, frozen
-
-from p2pexo.generation.errors import InvalidRequestError
 
 
 class Caching(Enum):
@@ -118,11 +116,6 @@ SEES_KEY = "p2pexo_sees"
 """In config.json: says that a model takes pictures. No family of the engine does; the scripted engine, for tests, may."""
 
 
-def supported() -> str:
-    """The model types, for messages."""
-    return ", ".join(sorted(ARCHITECTURES))
-
-
 def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config of the language model alone, flat, with what its architecture lets it leave out.
 
@@ -137,20 +130,11 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def obstacle(config: Mapping[str, Any]) -> str | None:
-    """Why a model can't be run though others of its architecture can; None if nothing is known to stand in its way."""
+    """Why a model can't be cut into stages though others of its architecture can; None if nothing is known to stand in its way."""
     told = text_config(config)
     if told.get("hidden_size_per_layer_input") or told.get("num_kv_shared_layers"):
-        return "its later layers look at its tokens, or share keys with others, so that it can't be cut into stages"
+        return "its later layers look at its tokens, or share keys with others"
     return None
-
-
-def check_architecture(id: str, architecture: str) -> None:
-    """Raises InvalidRequestError unless the engine can run such a model."""
-    if architecture not in ARCHITECTURES:
-        message = (
-            f"{id!r} is of the architecture {architecture!r}, which can't be run here; supported are {supported()}"
-        )
-        raise InvalidRequestError(message, param="model")
 
 
 def packing(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -158,22 +142,10 @@ def packing(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     path where it is different. None if they are not, or in a way that can't be read."""
     if ours := config.get("quantization"):
         return cast(Mapping[str, Any], ours)
-    return _MXFP4 if _method(config) == "mxfp4" else None
+    return _MXFP4 if packing_method(config) == "mxfp4" else None
 
 
-def _method(config: Mapping[str, Any]) -> object:
+def packing_method(config: Mapping[str, Any]) -> object:
+    """How whoever quantised the weights calls the way in which that was done; None if nobody did."""
     theirs = config.get("quantization_config")
     return cast(Mapping[str, Any], theirs).get("quant_method") if isinstance(theirs, Mapping) else theirs
-
-
-def check_config(id: str, config: Mapping[str, Any]) -> None:
-    """Raises InvalidRequestError unless such a model can be run: its architecture, and how its weights are packed."""
-    check_architecture(id, str(config.get("model_type")))
-    if reason := obstacle(config):
-        raise InvalidRequestError(f"{id!r} can't be run here: {reason}", param="model")
-    if config.get("quantization_config") and packing(config) is None:
-        message = (
-            f"{id!r} is quantised by {_method(config)!r}, which can't be read here; choose one that mlx-lm made, or a "
-            "plain one"
-        )
-        raise InvalidRequestError(message, param="model")

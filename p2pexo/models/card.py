@@ -34,6 +34,8 @@ class Card:
     """By layer: the tokens beyond which the cache of one text grows no more, 0 if it always grows; empty if all do."""
     sees: bool = False
     """Whether it takes pictures. None of the families that the engine runs does."""
+    whole: bool = False
+    """Whether it can't be cut into stages. It counts as a single layer then, without ends."""
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:
@@ -46,8 +48,3 @@ class Card:
         head = self.head_bytes if end == self.layers else 0
         shared = self.embedding_bytes if self.tied and embedding and head else 0
         return sum(self.layer_sizes[first:end]) + embedding + head - shared
-
-    def cache_bytes(self, first: int, end: int, tokens: int) -> int:
-        """Caches that one text of so many tokens fills in these layers, in fp32."""
-        limits = self.cache_limits or (0,) * self.layers
-        return self.kv_bytes_per_token * sum(min(tokens, limit or tokens) for limit in limits[first:end])

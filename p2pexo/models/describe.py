@@ -9,6 +9,8 @@ from p2pexo.models.architectures import SEES_KEY, packing, text_config
 from p2pexo.models.caches import cache_sizes, positive
 from p2pexo.models.card import Card
 from p2pexo.models.directory import Tensor, context_length
+from p2pexo.models.support import runs_whole
+from p2pexo.models.whole import cache_bytes_per_token, width
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _EMBEDDING = re.compile(r"(?:^|\.)embed_tokens\.")
@@ -31,6 +33,8 @@ def describe(
     description: str = "",
 ) -> Card:
     """``named``: all tensors of the weight files by name. Raises ModelFilesError when the config lacks what placing needs."""
+    if runs_whole(config):
+        return _describe_whole(config, named, id=id, revision=revision, source=source, description=description)
     told = text_config(config)
     layers = positive(told, "num_hidden_layers")
     tensors = {tensor.name: tensor for tensor in named.values() if _is_used(tensor.name, layers)}
@@ -52,13 +56,36 @@ def describe(
         embedding_bytes=embedding,
         head_bytes=head + (embedding if tied else 0),
         kv_bytes_per_token=caches.token_bytes,
-        dense_factor=_dense_factor(tensors, packing(config) or {}),
+        dense_factor=_dense_factor(filter(_is_of_layer, tensors.values()), tensors, packing(config) or {}),
         description=description,
         source=source,
         layer_weights=_unless_alike(weights),
         tied=tied,
         cache_limits=caches.limits if any(caches.limits) else (),
         sees=config.get(SEES_KEY) is True,
+    )
+
+
+def _describe_whole(
+    config: Mapping[str, Any], named: Mapping[str, Tensor], *, id: str, revision: str, source: str, description: str
+) -> Card:
+    """Everything that mlx-lm keeps counts as one layer."""
+    tensors = {name: tensor for name, tensor in named.items() if not _NOT_OF_TEXT.search(name)}
+    return Card(
+        id=id,
+        revision=revision,
+        architecture=str(config.get("model_type", "unknown")),
+        layers=1,
+        hidden_size=width(config),
+        context_length=context_length(config),
+        layer_bytes=sum(each.nbytes for each in tensors.values()),
+        embedding_bytes=0,
+        head_bytes=0,
+        kv_bytes_per_token=cache_bytes_per_token(config),
+        dense_factor=_dense_factor(tensors.values(), tensors, packing(config) or {}),
+        description=description,
+        source=source,
+        whole=True,
     )
 
 
@@ -80,11 +107,15 @@ def _unless_alike(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return sizes if len(set(sizes)) > 1 else ()
 
 
-def _dense_factor(named: Mapping[str, Tensor], quantization: Mapping[str, Any]) -> float:
-    """How much larger the layers are in dense fp32. The embedding may be packed less tightly; the layers are the most."""
-    layers = [tensor for tensor in named.values() if _LAYER.search(tensor.name)]
-    stored = sum(tensor.nbytes for tensor in layers)
-    dense = _FP32_BYTES * sum(_values(tensor, named, quantization) for tensor in layers)
+def _is_of_layer(tensor: Tensor) -> bool:
+    return _LAYER.search(tensor.name) is not None
+
+
+def _dense_factor(counted: Iterable[Tensor], named: Mapping[str, Tensor], quantization: Mapping[str, Any]) -> float:
+    """How much larger these are in dense fp32. The embedding may be packed less tightly; the layers are the most."""
+    counted = list(counted)
+    stored = sum(tensor.nbytes for tensor in counted)
+    dense = _FP32_BYTES * sum(_values(tensor, named, quantization) for tensor in counted)
     return round(dense / stored, 3) if stored else 1.0
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from attrs import frozen
 
-from p2pexo.models.architectures import text_config
+from p2pexo.models.architectures import ARCHITECTURES, text_config
 
 _MAX_HEADER_BYTES = 100 * 1024 * 1024
 """The format's own limit."""
@@ -76,9 +76,27 @@ class ModelDirectory:
                 raise ModelFilesError(f"{self.path / shard} lacks the tensor {name!r} that the index says it holds")
 
 
+_CONTEXT_NAMES = (
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_seq_len",
+    "max_sequence_length",
+    "max_context_length",
+    "seq_length",
+    "model_max_length",
+)
+
+_UNTOLD_CONTEXT = 8192
+"""Tokens, for architectures of which no more is known than that mlx-lm has them: some, such as Mamba, know no limit and name
+none. Raise it and longer texts are taken, whether the model is up to them or not."""
+
+
 def context_length(config: Mapping[str, Any]) -> int:
-    """Tokens, prompt and answer together. Raises ModelFilesError if the config does not say."""
-    length = text_config(config).get("max_position_embeddings")
+    """Tokens, prompt and answer together. Raises ModelFilesError if the config does not say, under any of its names."""
+    told = text_config(config)
+    named = next((told[name] for name in _CONTEXT_NAMES if name in told), None)
+    length = _UNTOLD_CONTEXT if named is None and config.get("model_type") not in ARCHITECTURES else named
     if not isinstance(length, int) or length < 1:
         raise ModelFilesError(
             f"config.json says max_position_embeddings is {length!r}; a model needs a positive number there"

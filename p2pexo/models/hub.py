@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 from attrs import frozen
 
 from p2pexo.generation.errors import GenerationError, InvalidRequestError, ModelNotFoundError, UnavailableError
-from p2pexo.models.architectures import check_config
 from p2pexo.models.card import Card
 from p2pexo.models.describe import describe
 from p2pexo.models.directory import ModelFilesError, Tensor, read_json
 from p2pexo.models.names import check_id
+from p2pexo.models.support import check_config
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -21,9 +21,10 @@ _HEAD = """\
 
 This page is written by `python -m p2pexo.models.page` from the table that the code uses.
 
-A model can be run if the `model_type` in its `config.json` is one of these; any other is refused by name, before its weights are fetched. Its
-layers may be cut anywhere, into as many stages as it has layers. Weights are safetensors as mlx-lm reads them: plain, quantised by mlx-lm
-(each module in its own way, if the config says so), or the 4-bit floats (`mxfp4`) in which gpt-oss is published.
+The layers of a model whose `model_type` in its `config.json` is one of these may be cut anywhere, into as many stages as it has layers. Any other
+model that mlx-lm itself can run runs whole, on one machine that has the memory for all of it; what mlx-lm doesn't know either is refused by name,
+before its weights are fetched. Weights are safetensors as mlx-lm reads them: plain, quantised by mlx-lm (each module in its own way, if the config
+says so), or the 4-bit floats (`mxfp4`) in which gpt-oss is published.
 
 | family | `model_type` | what its layers keep of a text | several texts at once |
 |---|---|---|---|
@@ -34,7 +35,10 @@ _TAIL = """
 
 A model needs a `tokenizer.json`. Kimi's makers publish theirs in a form of their own, so a copy that has one is needed.
 
-The small Gemma 4 models (E2B, E4B) are refused: their later layers look at the tokens, or share keys with others.
+A model that runs whole is a single layer for the planner, and what a text takes is counted as if each of its layers kept something of every token.
+Where its caches can be joined, it is tried once, when it is loaded, whether two texts of different lengths come out the same together as alone; only
+then are several computed together, and prompts take over what earlier ones have computed. The small Gemma 4 models (E2B, E4B) run whole, since their
+later layers look at the tokens, or share keys with others.
 
 Tool calls and thoughts are read in the way that each family writes them, told by its chat template; Gemma 4's way is not known yet, and its
 thoughts come out as text.
@@ -45,7 +49,8 @@ Where a family could also see, its text part runs and pictures are refused.
 
 Each architecture was run as a tiny model with random weights, in the form in which its makers publish theirs: cut into one, two and three
 stages, with the prompt whole and in chunks, its logits are those of mlx-lm's own model, to the bit (Mistral Small 3 and Ministral 3 inside
-`mistral3`: to 1e-4). With trained weights only SmolLM2 (Llama) was run; the others wait for somebody with the memory. Nothing was run on a GPU.
+`mistral3`: to 1e-4). Of those that run whole, some ten of different builds give the tokens of mlx-lm's own generation, alone and together (GPT-2 and
+NeoX, Cohere 2, EXAONE 4, OLMoE, Qwen 3 VL's text part, StarCoder, LFM 2, Mamba, Recurrent Gemma); others were never tried. With trained weights only SmolLM2 (Llama) was run; the others wait for somebody with the memory. Nothing was run on a GPU.
 """
 
 

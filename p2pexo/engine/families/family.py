@@ -13,11 +13,14 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from p2pexo.engine.mlx_models import cache_module, mlx_lm_module
+from p2pexo.engine.mlx_models import cache_module
 
 _BEGUN_EVERY = 4
 """Layers after which MLX begins to compute what it was told of, while it is told of the next ones. Raise it and it waits for
 longer at first; lower it and it is started more often, which costs, too."""
+
+_BY_LENGTH = "DynamicNTKScalingRoPE"
+"""Rotation that depends on the length of the text; mlx-lm has more than one class of this name."""
 
 
 class Family:
@@ -27,6 +30,8 @@ class Family:
     inside ``language_model`` in models that could also see.
     """
 
+    is_whole = False
+    """Whether it can't be cut."""
     norm_name = "norm"
     masks_are_arrays = False
     """Whether the attention adds something to its masks, and so can't do with the name of a mask."""
@@ -36,7 +41,7 @@ class Family:
         self._outer: Any = getattr(model, "language_model", model)
         self._body: Any = self._outer.model
         self._kept = range(len(self._body.layers))
-        self._blank_caches = _blank_caches(self.model, self._outer)
+        self._blank_caches = blank_caches(self.model, self._outer)
         rows, columns = self._body.embed_tokens.weight.shape
         self.vocabulary_size = int(rows)
         self.hidden_size = int(columns)
@@ -76,9 +81,8 @@ class Family:
         Told of the whole model, so that all its stages say the same.
         """
         module = cache_module()
-        rotation = mlx_lm_module("rope_utils").DynamicNTKScalingRoPE
         joined = all(type(each) in (module.KVCache, module.RotatingKVCache) for each in self._blank_caches)
-        return joined and not any(isinstance(each, rotation) for each in self.model.modules())
+        return joined and not any(type(each).__name__ == _BY_LENGTH for each in self.model.modules())
 
     def embed(self, tokens: mx.array) -> mx.array:
         return self._body.embed_tokens(tokens[None])
@@ -119,7 +123,7 @@ class Family:
         return "lm_head" not in self._outer
 
 
-def _blank_caches(*makers: Any) -> list[Any]:
+def blank_caches(*makers: Any) -> list[Any]:
     """One for each layer, as the first of these makes them that has an opinion; else plain ones."""
     for maker in makers:
         if hasattr(maker, "make_cache"):

@@ -20,9 +20,10 @@ from p2pexo.engine.families.variants import (
     Ministral3Family,
     PhiFamily,
 )
+from p2pexo.engine.families.whole import WholeFamily
 from p2pexo.engine.mlx_models import model_module
-from p2pexo.models.architectures import ARCHITECTURES, obstacle, supported
 from p2pexo.models.directory import ModelFilesError
+from p2pexo.models.support import module_of, runs_whole, supported
 
 FAMILIES: dict[str, type[Family]] = {
     "llama": Family,
@@ -60,13 +61,13 @@ class UnsupportedModelError(Exception):
 
 
 def build(config: Mapping[str, Any]) -> Family:
-    """An mlx-lm model without weights. Raises UnsupportedModelError, and ModelFilesError for a config that lacks something."""
+    """An mlx-lm model without weights; in a family that can't cut it, if it has no other. Raises UnsupportedModelError, and ModelFilesError for a config that lacks something."""
     model_type = str(config.get("model_type"))
-    if model_type not in ARCHITECTURES:
+    if module_of(model_type) is None:
         raise UnsupportedModelError(f"models of type {model_type!r} can't be run here; supported are {supported()}")
-    if reason := obstacle(config):
-        raise UnsupportedModelError(f"this model of type {model_type!r} can't be run here: {reason}")
     model = _model(model_type, config)
+    if runs_whole(config):
+        return WholeFamily(model)
     stack = type(getattr(model, "language_model", model).model).__module__.rpartition(".")[2]
     if stack not in FAMILIES:
         raise UnsupportedModelError(f"a model of type {model_type!r} around one of {stack!r} can't be run here")

@@ -20,10 +20,10 @@ from p2pexo.engine.families import FAMILIES, Family, UnsupportedModelError, buil
 from p2pexo.engine.loading import load_layers
 from p2pexo.engine.mlx_models import model_module
 from p2pexo.engine.stage import StageEngine
-from p2pexo.generation.errors import InvalidRequestError
 from p2pexo.generation.request import Sampling
-from p2pexo.models.architectures import ARCHITECTURES, check_config, text_config
+from p2pexo.models.architectures import ARCHITECTURES, text_config
 from p2pexo.models.directory import ModelFilesError
+from p2pexo.models.support import runs_whole
 
 pytestmark = pytest.mark.usefixtures("uncompiled")
 
@@ -174,12 +174,11 @@ def test_a_model_around_one_that_has_no_family_is_refused_by_both_names() -> Non
         build(config)
 
 
-@pytest.mark.parametrize("change", [{"hidden_size_per_layer_input": 256}, {"num_kv_shared_layers": 20}])
-def test_a_model_that_cannot_be_cut_is_refused_with_the_reason(change: dict[str, int]) -> None:
-    with pytest.raises(UnsupportedModelError, match=r"'gemma4_text'.*can't be cut into stages"):
-        build(tiny_config("gemma4_text", **change))
-    with pytest.raises(InvalidRequestError, match=r"'a/b'.*can't be cut into stages"):
-        check_config("a/b", {"model_type": "gemma4", "text_config": {}})
+@pytest.mark.parametrize("change", [{"hidden_size_per_layer_input": 16}, {"num_kv_shared_layers": 2}])
+def test_a_model_that_cannot_be_cut_runs_whole(change: dict[str, int]) -> None:
+    assert build(tiny_config("gemma4_text", **change)).is_whole
+    assert not build(tiny_config("gemma4_text")).is_whole
+    assert runs_whole({"model_type": "gemma4", "text_config": {}})
 
 
 @pytest.mark.parametrize("model_type", ["llama", "gpt_oss", "mistral3"])

@@ -81,8 +81,8 @@ def test_every_family_gives_the_tokens_of_the_whole_model(make_model, config) ->
 
 
 def test_a_model_type_without_a_family_is_refused_by_name(tiny_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba2"}))
-    with pytest.raises(UnsupportedModelError, match=r"'mamba2'.*llama"):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "nonesuch"}))
+    with pytest.raises(UnsupportedModelError, match=r"'nonesuch'.*llama"):
         StageEngine.load(tmp_path, first_layer=0, end_layer=4)
 
 

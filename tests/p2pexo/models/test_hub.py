@@ -161,7 +161,10 @@ def config(**changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model_type": "mamba2", "num_hidden_layers": None}, r"architecture 'mamba2'.*supported are .*llama.*qwen3"),
+        (
+            {"model_type": "nonesuch", "num_hidden_layers": None},
+            r"architecture 'nonesuch'.*supported on several machines are .*llama.*qwen3",
+        ),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised by 'gptq'"),
         ({"num_hidden_layers": None}, "num_hidden_layers"),
     ],

@@ -175,6 +175,6 @@ def test_a_card_counts_what_sits_where() -> None:
 )
 def test_a_config_without_what_placing_needs_is_refused_by_the_name(missing: str) -> None:
     names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings")
-    config = {name: 8 for name in names if name != missing}
+    config = {"model_type": "llama", **{name: 8 for name in names if name != missing}}
     with pytest.raises(ModelFilesError, match=missing):
         describe(config, {}, id="a/b", revision="r", source="hub")
