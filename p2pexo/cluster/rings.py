@@ -121,7 +121,7 @@ class Rings:
     @cached_property
     def _work(self) -> dict[str, tuple[float, ...]]:
         """Seconds of the layers before each layer, by machine."""
-        sums = list(accumulate(self.card.layer_sizes, initial=0))
+        sums = list(accumulate(self.card.active_sizes, initial=0))
         paces = {each.peer: seconds_per_byte(self.card, each, self.precision) for each in self.machines}
         return {peer: tuple(size * pace for size in sums) for peer, pace in paces.items()}
 

@@ -1,7 +1,7 @@
 """How fast a ring computes, by what its machines have measured. Pure.
 
-Decode is bound by memory: a stage's time is that in which its machine works through its weights. What was not measured of a link
-counts as nothing; without the machines' own speeds nothing is said.
+Decode is bound by memory: a stage's time is that in which its machine works through its weights, of a mixture of experts those that
+are chosen for a token. What was not measured of a link counts as nothing; without the machines' own speeds nothing is said.
 """
 
 from collections.abc import Sequence
@@ -76,9 +76,8 @@ def ring_speed(card: Card, ring: Sequence[Candidate], stages: Sequence[StagePlan
 
 def _computed_bytes(card: Card, stage: StagePlan) -> int:
     """As stored. To look up one row of the embedding costs nothing."""
-    return sum(card.layer_sizes[stage.first_layer : stage.end_layer]) + (
-        card.head_bytes if stage.end_layer == card.layers else 0
-    )
+    head = card.head_bytes if stage.end_layer == card.layers else 0
+    return sum(card.active_sizes[stage.first_layer : stage.end_layer]) + head
 
 
 def _prefill_tokens_per_s(
@@ -89,6 +88,6 @@ def _prefill_tokens_per_s(
     for machine, stage, sent in zip(ring, stages, sending, strict=True):
         if not machine.speeds.prefill_flops_per_s:
             return None
-        weights = sum(card.layer_sizes[stage.first_layer : stage.end_layer]) * card.dense_factor / _FP32_BYTES
+        weights = sum(card.active_sizes[stage.first_layer : stage.end_layer]) * card.dense_factor / _FP32_BYTES
         slowest = max(slowest, _OPERATIONS_PER_WEIGHT * weights / machine.speeds.prefill_flops_per_s, sent)
     return 1 / slowest if slowest else None

@@ -36,11 +36,19 @@ class Card:
     """Whether it takes pictures. None of the families that the engine runs does."""
     whole: bool = False
     """Whether it can't be cut into stages. It counts as a single layer then, without ends."""
+    active_weights: tuple[int, ...] = ()
+    """Of the weights of each layer those that a token is computed with, as stored: in a mixture of experts not all. Empty if
+    all are."""
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:
         """Weights of each layer as stored."""
         return self.layer_weights or (self.layer_bytes,) * self.layers
+
+    @property
+    def active_sizes(self) -> tuple[int, ...]:
+        """Weights of each layer that a token is computed with, as stored."""
+        return self.active_weights or self.layer_sizes
 
     def weight_bytes(self, first: int, end: int) -> int:
         """Weights of a stage of these layers, with the ends beside them, as stored."""

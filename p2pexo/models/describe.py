@@ -9,6 +9,7 @@ from p2pexo.models.architectures import SEES_KEY, packing, text_config
 from p2pexo.models.caches import cache_sizes, positive
 from p2pexo.models.card import Card
 from p2pexo.models.directory import Tensor, context_length
+from p2pexo.models.experts import active_bytes, share_of_experts
 from p2pexo.models.support import runs_whole
 from p2pexo.models.whole import cache_bytes_per_token, width
 
@@ -43,7 +44,8 @@ def describe(
         each.nbytes for each in tensors.values() if not _EMBEDDING.search(each.name) and not _LAYER.search(each.name)
     )
     tied = not any(_HEAD.search(name) for name in tensors)
-    weights = _by_layer(tensors.values(), layers)
+    by_layer = _by_layer(tensors.values(), layers)
+    weights = tuple(sum(each.nbytes for each in layer) for layer in by_layer)
     caches = cache_sizes(config)
     return Card(
         id=id,
@@ -63,6 +65,7 @@ def describe(
         tied=tied,
         cache_limits=caches.limits if any(caches.limits) else (),
         sees=config.get(SEES_KEY) is True,
+        active_weights=_active(by_layer, config),
     )
 
 
@@ -86,6 +89,7 @@ def _describe_whole(
         description=description,
         source=source,
         whole=True,
+        active_weights=_active([list(tensors.values())], config),
     )
 
 
@@ -95,12 +99,17 @@ def _is_used(name: str, layers: int) -> bool:
     return not _NOT_OF_TEXT.search(name) and (layer is None or int(layer[1]) < layers)
 
 
-def _by_layer(tensors: Iterable[Tensor], layers: int) -> tuple[int, ...]:
-    sizes = [0] * layers
+def _by_layer(tensors: Iterable[Tensor], layers: int) -> list[list[Tensor]]:
+    found: list[list[Tensor]] = [[] for _ in range(layers)]
     for tensor in tensors:
         if match := _LAYER.search(tensor.name):
-            sizes[int(match[1])] += tensor.nbytes
-    return tuple(sizes)
+            found[int(match[1])].append(tensor)
+    return found
+
+
+def _active(by_layer: Iterable[Iterable[Tensor]], config: Mapping[str, Any]) -> tuple[int, ...]:
+    share = share_of_experts(config)
+    return tuple(active_bytes(tensors, share) for tensors in by_layer) if share < 1 else ()
 
 
 def _unless_alike(sizes: tuple[int, ...]) -> tuple[int, ...]:

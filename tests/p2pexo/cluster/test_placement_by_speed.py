@@ -111,6 +111,25 @@ def test_the_expected_speed_counts_stages_and_the_way_round() -> None:
     assert ring_speed(CARD, [ring[0], machine("b", None)], stages, "auto") is None
 
 
+def test_of_a_mixture_of_experts_only_those_count_that_work_on_a_token() -> None:
+    card = evolve(CARD, layer_weights=(50, *[100] * 29), active_weights=(50, *[20] * 29))
+    ring = [machine("a", 1000.0), machine("b", 2000.0)]
+    told = [evolve(each, speeds=evolve(each.speeds, prefill_flops_per_s=5000.0)) for each in ring]
+    speed = ring_speed(card, told, [StagePlan("a", 0, 10), StagePlan("b", 10, 30)], "auto")
+    assert speed is not None
+    assert speed.stage_s == pytest.approx((0.23, 0.7))
+    assert speed.prefill_tokens_per_s == pytest.approx(5000 / (2 * 400 / 4))
+
+
+def test_layers_are_split_by_the_weights_that_work_and_fit_by_all() -> None:
+    card = evolve(CARD, layers=10, head_bytes=0, embedding_bytes=0, tied=False)
+    card = evolve(card, layer_weights=(100,) * 10, active_weights=(100, 100, *[25] * 8))
+    two = [machine("a", 1000.0), machine("b", 1000.0)]
+    assert layers(plan(card, two, min_stages=2)) == {"a": 2, "b": 8}
+    small = [evolve(each, budget=600) for each in two]
+    assert layers(plan(card, small, min_stages=2)) == {"a": 4, "b": 6}
+
+
 def all_cuts(layers: int, count: int) -> Iterator[list[int]]:
     for inner in combinations(range(1, layers), count - 1):
         yield [*inner, layers]

@@ -16,6 +16,7 @@ from mlx.utils import tree_flatten
 
 from p2pexo.engine.families import build
 from p2pexo.models.describe import describe
+from p2pexo.models.directory import Tensor
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("published_configs.json").read_text(encoding="utf-8")
@@ -62,3 +63,23 @@ def test_a_published_config_makes_the_model_that_it_is_known_as(name: str) -> No
     )
     assert made == EXPECTED[name]
     assert (family.layers_total, family.hidden_size) == (card.layers, card.hidden_size)
+
+
+ACTIVE = {
+    "GLM-4.5-Air": 12.8,
+    "gpt-oss-20b": 3.6,
+    "DeepSeek-V3": 36.6,
+    "Qwen3-30B-A3B": 3.0,
+    "Qwen3-Next-80B": 3.6,
+    "Llama-4-Scout": 16.1,
+    "Phi-4": 14.1,
+}
+"""Billions of weights that work on a token, the embedding not among them."""
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_a_mixture_of_experts_computes_with_as_many_weights_as_it_is_known_for(name: str) -> None:
+    arrays = cast(list[tuple[str, mx.array]], tree_flatten(build(CONFIGS[name]).model.parameters()))
+    tensors = {path: Tensor(path, "U8", tuple(each.shape), "model.safetensors") for path, each in arrays}
+    card = describe(CONFIGS[name], tensors, id="a/b", revision="r", source="hub")
+    assert round((sum(card.active_sizes) + card.head_bytes) / 1e9, 1) == ACTIVE[name]
