@@ -55,6 +55,16 @@ def test_three_wrong_codes_turn_the_newcomer_away() -> None:
         apply(desk, now=2.0)
 
 
+def test_a_code_that_was_shown_for_an_earlier_request_is_a_wrong_one() -> None:
+    desk = Desk()
+    apply(desk)
+    desk.apply(1.0, ANNA, "anna", "Apple M3", "777 777", "10.0.0.7")
+    with pytest.raises(WrongCodeError):
+        desk.approve(2.0, ANNA, CODE)
+    assert [each.outcome for each in desk.decisions()] == [Outcome.REPLACED]
+    assert [each.peer for each in desk.waiting] == [ANNA]
+
+
 def test_who_was_denied_may_ask_again_after_a_while_only() -> None:
     desk = Desk(DeskSettings(denied_for_s=600))
     number = apply(desk)

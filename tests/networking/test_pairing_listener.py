@@ -19,7 +19,17 @@ from networking.pairing_channel import PairingChannel
 from networking.pairing_client import Door, Question, UnreachableError, ask
 from networking.pairing_desk import Desk, DeskSettings, TurnedAwayError, WrongCodeError
 from networking.pairing_listener import Reception
-from networking.pairing_messages import Admission, Ask, Purpose, Waiting, encode
+from networking.pairing_messages import (
+    Admission,
+    Ask,
+    Challenge,
+    PairingMessage,
+    Purpose,
+    Refusal,
+    Reveal,
+    Waiting,
+    encode,
+)
 from networking.pairing_rate import KnockRate, RateSettings
 from networking.transport import PeerId
 
@@ -278,6 +288,38 @@ def test_one_who_relays_between_two_tls_connections_gets_nothing() -> None:
     play(story)
 
 
+def test_what_was_recorded_of_one_conversation_lets_nobody_in_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has heard every word of it plays the newcomer's part again, on a TLS connection of his own."""
+    said: list[PairingMessage] = []
+    send = PairingChannel.send
+
+    async def record(channel: PairingChannel, message: PairingMessage) -> None:
+        said.append(message)
+        await send(channel, message)
+
+    monkeypatch.setattr(PairingChannel, "send", record)
+
+    async def story(scene: Scene) -> None:
+        guest = scene.knock()
+        await scene.until_waiting()
+        scene.reception.approve(ANNA.me)
+        await guest.ended.wait()
+        words = [message for message in said if isinstance(message, Ask | Reveal)]
+        scene.host.known, scene.host.admitted = {ANNA.me}, []  # it would need no approval any more
+        wire = await trio.open_tcp_stream(LOOPBACK, scene.port)
+        channel = await PairingChannel.dial(wire)
+        answers: list[PairingMessage] = []
+        for message in words:
+            await channel.send(message)
+            answers.append(await channel.receive())
+        assert [type(each) for each in (*words, *answers)] == [Ask, Reveal, Challenge, Refusal]
+        assert "could not prove who it is" in str(answers[-1])
+        assert (scene.reception.waiting, scene.host.admitted) == ((), [])
+        wire.socket.close()
+
+    play(story)
+
+
 @pytest.mark.parametrize("opening", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + b"\xff" * 600])
 def test_whoever_talks_something_else_is_hung_up_on(opening: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "HANDSHAKE_LIMIT", 0.2)
@@ -348,6 +390,33 @@ def test_a_flood_of_silent_connections_keeps_nobody_out() -> None:
             await each.aclose()
 
     play(story)
+
+
+def test_a_flood_of_machines_that_all_prove_their_keys_fills_a_short_list_and_keeps_others_from_nothing() -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(60):
+                host, settings = Desktop(), DeskSettings(waiting=4, waiting_per_address=3)
+                reception = Reception(STUDIO, host, Desk(settings), KnockRate(UNLIMITED))
+                port: int = await nursery.start(reception.run, [LOOPBACK, "::1"], 0)
+                scene = Scene(nursery, host, reception, port)
+                flood = {who.me: scene.knock(who) for who in map(party, range(10, 22))}
+                await scene.until_waiting(3)
+                refused = [flood[peer] for peer in flood.keys() - {each.peer for each in reception.waiting}]
+                for each in refused:
+                    await each.ended.wait()
+                real = Guest()
+                nursery.start_soon(real.run, ANNA, Door(STUDIO.me, "::1", port), JOIN)
+                await scene.until_waiting(4)
+                reception.approve(ANNA.me)
+                await real.ended.wait()
+                assert real.admission is not None
+                assert len(refused) == 9
+                assert all("too many machines wait" in str(each.refusal) for each in refused)
+                assert host.admitted == [ANNA.me]
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
 
 
 def test_who_knocks_too_often_is_not_answered_for_a_while() -> None:
