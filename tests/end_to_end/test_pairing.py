@@ -182,6 +182,30 @@ def test_three_fresh_nodes_pair_and_one_that_is_removed_stays_out(tmp_path: Path
 
 
 @pytest.mark.long
+def test_a_machine_that_is_removed_while_it_is_away_is_told_so_when_it_is_back_and_knows_it_when_it_starts_anew(
+    tmp_path: Path,
+) -> None:
+    with fresh_nodes(tmp_path, 2) as nodes:
+        lower, higher = nodes
+        start(nodes)
+        approve(higher, at=lower)
+        together(*nodes)
+        peer = higher.snapshot().me
+        higher.end()
+        wait_for("its going is noticed", lambda: len(lower.snapshot().members) == 1)
+        httpx.delete(f"{lower.url}/v1/members/{peer}", timeout=30).raise_for_status()
+        start([higher])
+        wait_for(
+            "it is told", lambda: any("was removed from the cluster" in line for line in higher.snapshot().warnings)
+        )
+        lower.end()
+        higher.end()
+        start([higher])
+        assert any("was removed from the cluster" in line for line in higher.snapshot().warnings)
+        assert [member.name for member in higher.snapshot().members] == [higher.name]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("at_once", [False, True], ids=["one after the other", "at once"])
 @pytest.mark.parametrize("order", [*permutations(range(2)), *permutations(range(3))], ids=str)
 def test_fresh_nodes_become_one_cluster_by_approval_in_any_order_of_starting(
