@@ -31,8 +31,9 @@ UNREACHABLE_S = 30.0
 DENIED_S = 600.0
 """Before a cluster is asked again that said no. Raise it and a mistaken no lasts longer; lower it and people are bothered more."""
 
-LOOK_AGAIN_S = 10.0
-"""Between two looks for members with another secret. Raise it and a machine that was away may be back in touch later."""
+LOOK_AGAIN_S = 2.0
+"""Between two looks for members with another secret, which are noticed only once they are taken for gone. Raise it and a
+machine that was away is back in touch later, and one that was removed is told so later; lower it and the node wakes up more often."""
 
 DOORS_OF_A_NODE = 4
 """Addresses that are tried. Raise it and a forged sighting costs more time; lower it and nodes with many are missed."""

@@ -18,7 +18,15 @@ from networking.transport import Address, PeerId
 from p2pexo.cluster.facts import Asking
 from p2pexo.node import newcomer
 from p2pexo.node.belonging import Belonging
-from p2pexo.node.newcomer import AGAIN_S, DENIED_S, LOOK_ROUND_S, UNREACHABLE_S, Introduction, Newcomer
+from p2pexo.node.newcomer import (
+    AGAIN_S,
+    DENIED_S,
+    LOOK_AGAIN_S,
+    LOOK_ROUND_S,
+    UNREACHABLE_S,
+    Introduction,
+    Newcomer,
+)
 from p2pexo.node.shut_out import REMOVED, ShutOut
 
 ME, STUDIO, MINI = PeerId("me"), PeerId("studio"), PeerId("mini")
@@ -293,7 +301,7 @@ def test_a_member_that_is_connected_is_not_asked_at_its_door(play: Play) -> None
         await trio.sleep(100)
         assert street.rings == []
         street.here.clear()
-        await trio.sleep(20)
+        await trio.sleep(LOOK_AGAIN_S + 1.5)
         assert street.belonging.cluster == CHANGED
 
     play(story, charter=BEHIND)
