@@ -60,8 +60,8 @@ class Controls:
 
     def is_connected(self, peer: PeerId) -> bool:
         """And heard of late."""
-        now = self._clock()
-        return any(each.connection.peer == peer and now - each.heard_at < QUIET_S for each in self._controls.values())
+        since = self._clock() - QUIET_S * self._peer.patience
+        return any(each.connection.peer == peer and each.heard_at > since for each in self._controls.values())
 
     def hosts_of(self, peer: PeerId) -> set[str]:
         """At the far ends of its connections, heard or not."""
@@ -122,7 +122,7 @@ class Controls:
 
     async def _open(self, control: _Control) -> None:
         try:
-            with trio.fail_after(self._hello_within_s):
+            with trio.fail_after(self._hello_within_s * self._peer.patience):
                 stream = await control.connection.open(CONTROL_PROTOCOL)
         except (TransportError, trio.TooSlowError) as error:
             logger.info("no control stream to %s: %s", control.connection.peer, error)
@@ -131,7 +131,7 @@ class Controls:
             await self._converse(control, stream)
 
     async def _expect(self, control: _Control) -> None:
-        with trio.move_on_after(self._hello_within_s), control.scope:
+        with trio.move_on_after(self._hello_within_s * self._peer.patience), control.scope:
             await trio.sleep_forever()
         if not control.begun:
             self._end(control)

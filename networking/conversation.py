@@ -41,8 +41,6 @@ class Conversation:
         links: Links,
         outbox: Outbox,
         warnings: Warnings,
-        *,
-        gossip_takes_s: float,
     ) -> None:
         self._me = me
         self._documents = documents
@@ -51,7 +49,6 @@ class Conversation:
         self._links = links
         self._outbox = outbox
         self._warnings = warnings
-        self._gossip_takes_s = gossip_takes_s
         self._dropped: dict[PeerId, int] = {}
         self.departed: PeerId | None = None
         """Who said goodbye in the message that was heard last."""
@@ -72,6 +69,7 @@ class Conversation:
         if link is None:
             return
         link.heard_at = now
+        self.carry_out(self._membership.heard(now, connection))
         message = self._read(now, link.peer, data)
         if message is not None:
             self._dispatch(now, link, message)
@@ -86,7 +84,7 @@ class Conversation:
 
     def tick(self, now: float) -> None:
         self.carry_out(self._membership.tick(now))
-        for link in self._links.without_hello(now):
+        for link in self._links.without_hello(now, self._membership.patience):
             self.close(link)
         self._settle_contests(now)
 
@@ -252,11 +250,12 @@ class Conversation:
         reached = self._documents.reached(link.peer)
         is_behind = reached is None or reached.version < heartbeat.own
         if heartbeat.versions == self._versions() and not is_behind:
-            link.differs_since = None
-        elif link.differs_since is None:
-            link.differs_since = now
-        elif now - link.differs_since >= self._gossip_takes_s:
-            link.differs_since = now
+            link.exchange.agrees()
+        elif link.exchange.differs(now):
+            self._compare(now, link)
+
+    def _compare(self, now: float, link: Link) -> None:
+        if link.exchange.begin(now):
             self._outbox.send(link.connection, self._digest_for(link, answer=True))
 
     def _ask_others(self, about: PeerId) -> None:
@@ -279,7 +278,7 @@ class Conversation:
         self.carry_out(self._membership.vouch(now, answer.about, answer.age_s))
         if reached.version < answer.version:
             # Heartbeats tell of the volatile facts of their sender alone, and gossip may not get here.
-            self._outbox.send(link.connection, self._digest_for(link, answer=True))
+            self._compare(now, link)
 
     # What everyone knows.
 
@@ -301,6 +300,8 @@ class Conversation:
         self._tell(link, sorted({*self._beliefs.members, link.peer}))
         if digest.answer:
             self._outbox.send(link.connection, self._digest_for(link))
+        else:
+            link.exchange.end(now)
 
     def _on_delta(self, now: float, sender: PeerId, delta: Delta) -> None:
         try:

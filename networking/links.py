@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from attrs import define, frozen
 
+from networking.exchange import Exchange
 from networking.transport import Address, PeerId
 from networking.wire import Digest, DocumentVersion, Hello
 
@@ -20,6 +21,8 @@ class LinkSettings:
     """If the old process is heard this long after another said hello, both live. Lowered, late packets make a restart look like a clone."""
     clone_wait_s: float = 3.0
     """Silence of the old process after which the new one takes its place. Raised, a restart after a silent death takes longer."""
+    gossip_takes_s: float = 0.9
+    """How long versions may differ before digests are exchanged. Lowered, digests are sent for what is on its way; raised, lost gossip is mended later."""
     fresh_s: float = 1.5
     """Of two connections of a pair the surplus one is closed only if the other was heard within this time."""
 
@@ -31,6 +34,7 @@ class Link:
     outbound: bool
     opened_at: float
     heard_at: float
+    exchange: Exchange
     address: Address | None = None
     """Of the other end, as its connection knows it."""
     hello: Hello | None = None
@@ -40,7 +44,6 @@ class Link:
     closing: bool = False
     digest: Digest | None = None
     """The last one it sent."""
-    differs_since: float | None = None
 
     @property
     def accepted(self) -> bool:
@@ -69,7 +72,9 @@ class Links:
     def open(
         self, now: float, connection: int, peer: PeerId, *, outbound: bool, address: Address | None = None
     ) -> Link:
-        link = self._links[connection] = Link(connection, peer, outbound, now, now, address)
+        link = self._links[connection] = Link(
+            connection, peer, outbound, now, now, Exchange(self._settings.gossip_takes_s), address
+        )
         return link
 
     def close(self, connection: int) -> Link | None:
@@ -124,8 +129,9 @@ class Links:
         # Of several opened by the same side only that side knows which came first.
         return [link for link in links if link is not keep and (link.outbound or link.outbound != keep.outbound)]
 
-    def without_hello(self, now: float) -> list[Link]:
-        limit = self._settings.hello_within_s
+    def without_hello(self, now: float, patience: float = 1.0) -> list[Link]:
+        """Those that are over due; ``patience`` is how many times as long as usual they are given."""
+        limit = self._settings.hello_within_s * patience
         return [link for link in self if link.hello is None and not link.closing and now - link.opened_at >= limit]
 
     def resolve(self, now: float, link: Link) -> "Contest":

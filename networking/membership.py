@@ -33,12 +33,14 @@ class MembershipSettings:
     """Silence that means death. Raised, a silent peer blocks longer; lowered, a busy one is given up."""
     closed_grace_s: float = 0.9
     """From a closed connection to death. Raised, crashes are noticed later; lowered, a short cut in the network is a death."""
-    vouch_lasts_s: float = 2.5
+    vouch_lasts_s: float = 3.0
     """How long another member's word counts. Raised, a crash may be noticed late; lowered, one lost answer is a death."""
     ask_every_s: float = 0.5
     """How often others are asked about a silent peer. Raised, fewer chances for an answer; lowered, more packets."""
     late_s: float = 1.0
     """A tick this much late means that this node stood still. Raised, a stopped node accuses others; lowered, load counts as a stop."""
+    excused_s: float = 0.25
+    """So much lateness of a tick is left out of every silence, for frames wait as ticks do. Raised, a busy node accuses others; lowered, it finds out later who is dead."""
     max_strain: int = 4
     """Each point that a peer tells of itself adds a quarter to the limits. Raised, a busy machine is given more time and its death is noticed later."""
     strain_decay_s: float = 10.0
@@ -91,6 +93,8 @@ class _Member:
     links: set[int] = field(factory=set[int])
     suspected: bool = False
     closed_at: float | None = None
+    strain: int = 0
+    """What it said of itself on the last connection that closed."""
     vouched_at: float = float("-inf")
     asked_at: float = float("-inf")
 
@@ -108,6 +112,11 @@ class Membership:
     def strain(self) -> int:
         """How badly this node itself keeps time; told to others, so that they are patient (Lifeguard's local health)."""
         return self._strain
+
+    @property
+    def patience(self) -> float:
+        """How many times as long as usual is to be waited for what isn't a matter of life and death."""
+        return 1 + self._strain / 4
 
     @property
     def states(self) -> dict[PeerId, MemberState]:
@@ -139,12 +148,14 @@ class Membership:
         member.links.add(connection)
         return self._refute(now, member, peer)
 
-    def heard(self, now: float, connection: int, strain: int = 0) -> list[Verdict]:
+    def heard(self, now: float, connection: int, strain: int | None = None) -> list[Verdict]:
+        """Anything at all; a heartbeat tells its sender's strain, too."""
         link = self._links.get(connection)
         if link is None:
             return []
         link.heard_at = link.silent_since = now
-        link.strain = min(max(strain, 0), self._settings.max_strain)
+        if strain is not None:
+            link.strain = min(max(strain, 0), self._settings.max_strain)
         return self._refute(now, self._members[link.peer], link.peer)
 
     def closed(self, now: float, connection: int) -> list[Verdict]:
@@ -153,6 +164,7 @@ class Membership:
             return []
         member = self._members[link.peer]
         member.links.discard(connection)
+        member.strain = link.strain
         if member.links:
             return []
         if not link.stale:  # else it was closed here, for its silence, which says nothing new
@@ -187,7 +199,7 @@ class Membership:
 
     def _judge(self, now: float, peer: PeerId, member: _Member) -> list[Verdict]:
         settings = self._settings
-        strain = max((self._links[each].strain for each in member.links), default=0)
+        strain = max((self._links[each].strain for each in member.links), default=member.strain)
         silence = now - member.silent_since
         if member.closed_at is None and silence < self._limit(settings.ask_after_s, strain):
             return []
@@ -240,17 +252,27 @@ class Membership:
         if late >= self._settings.late_s:
             self._add_strain(now)
             self._excuse(now, late)
-        elif self._strain and now - self._strained_at >= self._settings.strain_decay_s:
+            return
+        if late >= self._settings.excused_s:
+            self._put_off(now, late)
+        if self._strain and now - self._strained_at >= self._settings.strain_decay_s:
             self._strain, self._strained_at = self._strain - 1, now
 
     def _excuse(self, now: float, late: float) -> None:
         """Count the time in which nothing could be heard for nobody, and let all be heard once more before they are judged."""
         settings = self._settings
+        self._put_off(now, late)
         earliest = now - self._limit(settings.dead_after_s, 0) + settings.heartbeat_s + settings.tick_s
         for each in (*self._links.values(), *self._members.values()):
-            each.silent_since = max(min(each.silent_since + late, now), earliest)
+            each.silent_since = max(each.silent_since, earliest)
         for member in self._members.values():
             member.closed_at = None if member.closed_at is None else now
+
+    def _put_off(self, now: float, late: float) -> None:
+        for each in (*self._links.values(), *self._members.values()):
+            each.silent_since = min(each.silent_since + late, now)
+        for member in self._members.values():
+            member.closed_at = None if member.closed_at is None else min(member.closed_at + late, now)
 
     def _add_strain(self, now: float) -> None:
         self._strain, self._strained_at = min(self._strain + 1, self._settings.max_strain), now

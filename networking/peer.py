@@ -35,8 +35,6 @@ class PeerSettings:
     links: LinkSettings = field(factory=LinkSettings)
     alone_after_s: float = 2.0
     """How long a starting node looks for others before it makes a cluster of its own. Lowered, clusters have to merge more often; raised, a single machine waits longer."""
-    gossip_takes_s: float = 0.9
-    """How long versions may differ before digests are exchanged. Lowered, digests are sent for what is on its way; raised, lost gossip is mended later."""
     volatile_every_s: float = 2.0
     """Volatile facts are merged and sent at most this often, and more seldom from 11 members on. Lowered, gossip's budget of 20 messages/s is used up sooner."""
     warning_lasts_s: float = 60.0
@@ -75,7 +73,6 @@ class Peer:
             self._links,
             self._outbox,
             self._warnings,
-            gossip_takes_s=settings.gossip_takes_s,
         )
         self._leader: Candidate | None = None
         self._member = MemberFact(may_lead=may_lead, protocol=PROTOCOL_VERSION)
@@ -89,6 +86,11 @@ class Peer:
     def addresses(self) -> dict[PeerId, tuple[Address, ...]]:
         """Where other peers say they can be dialled."""
         return self._beliefs.addresses
+
+    @property
+    def patience(self) -> float:
+        """How many times as long as usual others are given, since this node itself keeps bad time; 1 if it doesn't."""
+        return self._membership.patience
 
     def view(self) -> View:
         return self._beliefs.snapshot(self._leader, self._pending, self._warnings.texts)

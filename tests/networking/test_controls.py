@@ -1,6 +1,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -36,7 +37,8 @@ class Stuck:
 class Machine:
     """Has nothing to say."""
 
-    def __init__(self):
+    def __init__(self, patience=1.0):
+        self.patience = patience
         self.connected = self.disconnected = self.received = lambda *_arguments, **_more: []
 
 
@@ -57,18 +59,38 @@ def test_a_peer_that_reads_nothing_is_cut_off_soon_after_the_last_word():
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_a_connection_that_was_not_heard_for_long_does_not_count():
+@pytest.mark.parametrize("patience", [1.0, 2.0])
+def test_a_connection_that_was_not_heard_for_long_does_not_count(patience):
     async def main():
         connection: Any = Stuck()
-        machine: Any = Machine()
+        machine: Any = Machine(patience)
         controls = Controls(machine, lambda actions: None, 4.0, trio.current_time)
         async with trio.open_nursery() as nursery:
             controls.connected(connection, nursery)
             assert controls.is_connected(connection.peer)
-            await trio.sleep(QUIET_S)
+            await trio.sleep(QUIET_S * patience - 0.1)
+            assert controls.is_connected(connection.peer)
+            await trio.sleep(0.1)
             assert not controls.is_connected(connection.peer)
             assert controls.connection_to(connection.peer) is connection
             connection.abort()
             nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("patience", [1.0, 2.0])
+def test_a_node_that_keeps_bad_time_waits_longer_for_the_control_stream_of_the_other_side(patience):
+    async def main():
+        connection: Any = Stuck()
+        connection.outbound = False
+        machine: Any = Machine(patience)
+        controls = Controls(machine, lambda actions: None, 4.0, trio.current_time)
+        async with trio.open_nursery() as nursery:
+            controls.connected(connection, nursery)
+            await trio.sleep(4.0 * patience - 0.1)
+            assert not connection.cut_off.is_set()
+            await trio.sleep(0.2)
+            assert connection.cut_off.is_set()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -78,6 +78,8 @@ def test_a_connection_without_hello_is_given_up():
     link = subject.open(0.0, 1, B, outbound=False)
     assert subject.without_hello(3.9) == []
     assert subject.without_hello(4.0) == [link]
+    assert subject.without_hello(7.9, patience=2.0) == []
+    assert subject.without_hello(8.0, patience=2.0) == [link]
 
 
 def test_where_we_dialled_with_success_is_proven_while_the_connection_lives():

@@ -152,6 +152,51 @@ def test_a_peer_that_says_it_is_strained_is_given_more_time():
     assert 6 < watch.when(Died(A)) <= 10.25
 
 
+def test_a_frame_that_is_no_heartbeat_is_heard_and_tells_nothing_of_strain():
+    watch = joined(1)
+    watch.membership.heard(0.0, 1, strain=4)
+    watch.membership.heard(3.0, 1)
+    assert watch.membership.heard_at(A) == 3.0
+    watch.run(12)
+    assert watch.when(Died(A)) > 3 + 8
+    watch = joined(1)
+    watch.membership.heard(0.0, 1, strain=4)
+    watch.membership.heard(3.0, 1, strain=0)
+    watch.run(12)
+    assert watch.when(Died(A)) < 3 + 6
+
+
+def test_a_strained_peer_whose_connection_closes_has_longer_to_come_back():
+    calm, strained = joined(1), joined(1)
+    strained.membership.heard(0.0, 1, strain=4)
+    for watch in (calm, strained):
+        watch.note(watch.membership.closed(0.0, 1))
+        watch.run(3)
+    assert calm.when(Died(A)) == 1.0
+    assert strained.when(Died(A)) == 2.0
+
+
+def test_a_node_whose_ticks_are_late_blames_nobody_for_it():
+    busy = joined(1)
+    for _ in range(8):  # each tick 0.6 s late, and the frames as well
+        busy.now += 0.6
+        busy.run(TICK)
+    assert (busy.said, busy.membership.strain) == ([], 0)
+    busy.run(5)
+    assert busy.has_said(Died)
+
+
+def test_a_node_whose_ticks_are_always_late_still_finds_out_who_is_dead():
+    busy = joined(1, 2)
+    busy.note(busy.membership.joined(0.0, 3, B))
+    busy.note(busy.membership.closed(0.0, 3))
+    while busy.now < 30:
+        busy.now += 0.6
+        busy.run(TICK)
+    assert busy.when(Died(B)) < 4
+    assert busy.when(Died(A)) < 20
+
+
 def test_strain_wears_off():
     watch = joined(1)
     watch.now += 5

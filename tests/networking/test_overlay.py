@@ -5,6 +5,7 @@ import pytest
 import trio
 
 from networking.documents import MAX_VALUE_BYTES
+from networking.membership import MemberState
 from networking.overlay import FactTooLargeError, NotLeaderError, RequestRefusedError, SavedState
 from networking.simulation import SimulatedCluster, SimulatedTransport, open_cluster, simulate
 from networking.transport import Address, PeerId, StreamClosedError, TransportError
@@ -314,3 +315,27 @@ def test_a_connection_without_hello_is_closed():
                     await stream.receive()
 
     run(story, count=1)
+
+
+@pytest.mark.parametrize("doubted_s", [1.0, 1.1, 1.2])
+def test_a_node_whose_tick_is_late_hears_what_waits_before_it_gives_anybody_up(doubted_s):
+    async def story(cluster):
+        one, other = cluster.nodes
+        cluster.network.cut_one_way(other.address, one.address)
+        await cluster.until(lambda: any(each.state is MemberState.SUSPECT for each in one.view.members))
+        await trio.sleep(doubted_s)
+        cluster.network.pause(one.address)
+        cluster.network.heal()
+        await trio.sleep(0.5)
+        cluster.network.resume(one.address)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(never_alone, one)
+            await trio.sleep(1.0)
+            nursery.cancel_scope.cancel()
+
+    run(story)
+
+
+async def never_alone(node):
+    async for view in node.overlay.views():
+        assert len(view.members) == 2

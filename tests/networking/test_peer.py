@@ -90,6 +90,47 @@ def test_a_connection_is_greeted_and_has_a_heartbeat_each_second():
     assert len(messages(Heartbeat, run(subject, 3))) == 3
 
 
+def met():
+    """A peer with one other member, on connection 1."""
+    subject, _ = peer()
+    other = documents(B, Life(1, 2))
+    subject.connected(0.0, 1, B, outbound=True)
+    subject.received(0.0, 1, encode(Hello(PROTOCOL_VERSION, Life(1, 2))))
+    subject.received(0.0, 1, encode(Digest(other.digest([B]))))
+    for delta in other.write({"key": b"1"}):
+        subject.received(0.0, 1, encode(delta))
+    assert B in [each.peer for each in subject.view().members]
+    return subject, Heartbeat("of others", other.version)
+
+
+def test_whoever_says_anything_at_all_is_not_suspected():
+    subject, _ = met()
+    for second in range(1, 10):
+        run(subject, 1, since=second - 1.0)
+        subject.received(float(second), 1, encode(Ask(A)))
+        assert [each.state.value for each in subject.view().members] == ["alive", "alive"]
+    run(subject, 4, since=9.0)
+    assert [each.state.value for each in subject.view().members] == ["alive", "suspect"]
+
+
+def test_a_digest_is_not_repeated_before_there_is_an_answer_or_doubt_about_it():
+    subject, heartbeat = met()
+    asked = []
+    for second in range(1, 20):
+        run(subject, 1, since=second - 1.0)
+        answer = subject.received(float(second), 1, encode(heartbeat))
+        asked += [second for each in messages(Digest, answer) if each.answer]
+    assert asked == [2, 3, 5, 9, 17]
+    subject.received(19.0, 1, encode(Digest({})))
+    asked.clear()
+    for second in range(20, 30):
+        for each in messages(Digest, subject.received(float(second), 1, encode(heartbeat))):
+            asked += [second]
+            assert each.answer
+            subject.received(second + 0.1, 1, encode(Digest({})))
+    assert asked == list(range(20, 30))
+
+
 def test_a_fact_that_did_not_change_is_not_told_again():
     subject, _ = peer()
     assert len(of_kind(Broadcast, subject.set_fact(0.0, "key", b"1"))) == 1
