@@ -1,5 +1,6 @@
 """The overlay on real hosts, on loopback."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from networking.libp2p_host import Libp2pTransport
 from networking.overlay import MemoryState, Overlay, OverlaySettings
 from networking.simulation import join_payloads
 from networking.ticket import Cluster
-from networking.transport import Address
+from networking.transport import Address, PeerId
 
 CLUSTER = Cluster("desk", bytes(32))
 
@@ -68,3 +69,40 @@ def test_a_wrong_secret_is_said_in_the_log_and_in_the_view(tmp_path: Path, caplo
 
     trio.run(main)
     assert [line.split()[0] for line in caplog.text.splitlines() if "another secret" in line] == ["WARNING", "WARNING"]
+
+
+def test_a_request_whose_caller_gives_up_is_cancelled_at_the_other_side(tmp_path: Path) -> None:
+    """On the wire it is one frame that resets the stream; others on the same connection go on."""
+    begun, cancelled = trio.Event(), trio.Event()
+
+    async def work(_peer: PeerId, body: bytes) -> bytes:
+        if body != b"for ever":
+            return body
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async def main() -> None:
+        (asker, _), (worker, there) = overlay(tmp_path / "asker"), overlay(tmp_path / "worker")
+        worker.serve_requests("/test/work", work)
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(30):
+                await nursery.start(worker.run)
+                await nursery.start(asker.run)
+                asker.add_address(there.addresses[0])
+                async for view in asker.views():
+                    if view.member(worker.me):
+                        break
+                async with trio.open_nursery() as callers:
+                    callers.start_soon(partial(asker.request, worker.me, "/test/work", b"for ever", timeout_s=3600))
+                    await begun.wait()
+                    assert not cancelled.is_set()
+                    assert await asker.request(worker.me, "/test/work", b"beside", timeout_s=30) == b"beside"
+                    callers.cancel_scope.cancel()
+                await cancelled.wait()
+                assert await asker.request(worker.me, "/test/work", b"again", timeout_s=30) == b"again"
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
