@@ -150,7 +150,7 @@ def test_the_config_of_a_model_that_could_also_see_is_read_inside_it(copy: Copy)
 
 def test_a_context_length_that_is_no_number_is_named(copy: Copy) -> None:
     with pytest.raises(ModelFilesError, match="max_position_embeddings is None"):
-        copy(config={})
+        copy(config={"model_type": "llama"})
 
 
 def test_a_template_in_the_tokenizers_config_works(copy: Copy) -> None:
