@@ -1,9 +1,9 @@
 """Answers in the format of each family, and what they mean."""
 
 import json
-from typing import Any
 
 from attrs import evolve, frozen
+from parser_writers import LATE, OSLO, PARIS, WRITERS, Call, as_object, hermes, kimi, llama, old_deepseek, weather
 
 from p2pexo.engine.parsers.chat_format import ChatFormat
 from p2pexo.engine.parsers.families import FAMILIES, GENERIC, find_think
@@ -30,17 +30,21 @@ ASK = Request("r1", "a/b", (Message(Role.USER, "hi"),), tools=(WEATHER, CLOCK))
 NASTY = {"city": 'Zürich "北京" \\ 🙂\n</tool_call>', "days": 3, "tags": ["a]", "{b"]}
 
 
+PLAIN_THOUGHTS = ("<think>\n", "</think>\n\n")
+THOUGHTS = {
+    "mistral": ("[THINK]", "[/THINK]"),
+    "mistral-v11": ("[THINK]", "[/THINK]"),
+    "gemma": ("<|channel>thought\n", "<channel|>"),
+}
+"""By family: what stands before and behind its thoughts."""
+
+
 def chat_format(name: str, *, with_controls: bool = True) -> ChatFormat:
     family = next(each for each in (*FAMILIES, GENERIC) if each.name == name)
-    think = find_think("[/THINK]" if name.startswith("mistral") else "</think>", ())
+    think = find_think(THOUGHTS.get(name, PLAIN_THOUGHTS)[1].strip(), ())
     controls = {mark for mark in family.marks if with_controls and "call>" not in mark and "calls>" not in mark}
-    return ChatFormat(family, think, frozenset(controls) | ({"[THINK]", "[/THINK]"} if with_controls else set()))
-
-
-@frozen
-class Call:
-    name: str
-    arguments: str
+    thoughts = {"[THINK]", "[/THINK]", "<|channel>", "<channel|>"} if with_controls else set[str]()
+    return ChatFormat(family, think, frozenset(controls | thoughts))
 
 
 @frozen
@@ -81,125 +85,9 @@ def read(parser: OutputParser, pieces: list[str]) -> Meaning:
     return Meaning("".join(part.text for part in parts), "".join(part.reasoning for part in parts), tuple(calls))
 
 
-def _json(**values: Any) -> str:
-    return json.dumps(values, ensure_ascii=False)
-
-
-def weather(**values: Any) -> Call:
-    return Call("get_weather", _json(**values))
-
-
-PARIS, OSLO, LATE = weather(city="Paris"), weather(city="Oslo", days=2), Call("clock", "{}")
-
-
-def _object(call: Call, arguments: str = "arguments") -> str:
-    return f'{{"name": "{call.name}", "{arguments}": {call.arguments}}}'
-
-
-def _hermes(*calls: Call) -> str:
-    return "\n".join(f"<tool_call>\n{_object(call)}\n</tool_call>" for call in calls)
-
-
-def _mistral(*calls: Call) -> str:
-    return "".join(f"[TOOL_CALLS]{call.name}[ARGS]{call.arguments}" for call in calls)
-
-
-def _old_mistral(*calls: Call) -> str:
-    return f"[TOOL_CALLS] [{', '.join(_object(call) for call in calls)}]"
-
-
-def _old_deepseek(*calls: Call) -> str:
-    written = "\n".join(
-        f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.name}\n```json\n{call.arguments}\n```<｜tool▁call▁end｜>"
-        for call in calls
-    )
-    return f"<｜tool▁calls▁begin｜>{written}<｜tool▁calls▁end｜>"
-
-
-def _deepseek(*calls: Call) -> str:
-    written = "".join(
-        f"<｜tool▁call▁begin｜>{call.name}<｜tool▁sep｜>{call.arguments}<｜tool▁call▁end｜>" for call in calls
-    )
-    return f"<｜tool▁calls▁begin｜>{written}<｜tool▁calls▁end｜>"
-
-
-def _kimi(*calls: Call) -> str:
-    written = "".join(
-        f"<|tool_call_begin|>functions.{call.name}:{index}<|tool_call_argument_begin|>{call.arguments}<|tool_call_end|>"
-        for index, call in enumerate(calls)
-    )
-    return f"<|tool_calls_section_begin|>{written}<|tool_calls_section_end|>"
-
-
-def _values(call: Call) -> list[tuple[str, str]]:
-    """Each argument as it stands between tags: texts bare, the rest as JSON."""
-    values = json.loads(call.arguments).items()
-    return [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in values]
-
-
-def _dsml(*calls: Call) -> str:
-    def parameter(key: str, value: str, call: Call) -> str:
-        string = str(isinstance(json.loads(call.arguments)[key], str)).lower()
-        return f'<｜DSML｜parameter name="{key}" string="{string}">{value}</｜DSML｜parameter>\n'
-
-    written = "".join(
-        f'<｜DSML｜invoke name="{call.name}">\n'
-        + "".join(parameter(key, value, call) for key, value in _values(call))
-        + "</｜DSML｜invoke>\n"
-        for call in calls
-    )
-    return f"<｜DSML｜function_calls>\n{written}</｜DSML｜function_calls>"
-
-
-def _glm(*calls: Call) -> str:
-    def arguments(call: Call) -> str:
-        pairs = (f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in _values(call))
-        return "".join(pairs)
-
-    return "\n".join(f"<tool_call>{call.name}\n{arguments(call)}</tool_call>" for call in calls)
-
-
-def _minimax(*calls: Call) -> str:
-    written = "".join(
-        f'<invoke name="{call.name}">\n'
-        + "".join(f'<parameter name="{key}">{value}</parameter>\n' for key, value in _values(call))
-        + "</invoke>\n"
-        for call in calls
-    )
-    return f"<minimax:tool_call>\n{written}</minimax:tool_call>"
-
-
-def _qwen_coder(*calls: Call) -> str:
-    return "\n".join(
-        f"<tool_call>\n<function={call.name}>\n"
-        + "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in _values(call))
-        + "</function>\n</tool_call>"
-        for call in calls
-    )
-
-
-def _llama(*calls: Call) -> str:
-    return "; ".join(_object(call, "parameters") for call in calls)
-
-
-WRITERS = {
-    "generic": _hermes,
-    "hermes": _hermes,
-    "mistral": _old_mistral,
-    "mistral-v11": _mistral,
-    "deepseek-v3": _old_deepseek,
-    "deepseek-v3.1": _deepseek,
-    "deepseek-dsml": _dsml,
-    "kimi": _kimi,
-    "glm": _glm,
-    "minimax": _minimax,
-    "qwen-coder": _qwen_coder,
-}
-
-
 def _common(family: str) -> list[Sample]:
     write = WRITERS[family]
-    begin, end = ("[THINK]", "[/THINK]") if family.startswith("mistral") else ("<think>\n", "</think>\n\n")
+    begin, end = THOUGHTS.get(family, PLAIN_THOUGHTS)
     nasty = Call("get_weather", json.dumps(NASTY, ensure_ascii=False))
     cases = {
         "text": ("Hi! 2 < 3, [x] and {y}.", Meaning("Hi! 2 < 3, [x] and {y}.")),
@@ -246,10 +134,10 @@ HARMONY = [
 ]
 
 LLAMA = [
-    Sample("llama", _llama(PARIS), Meaning(calls=(PARIS,)), "call"),
-    Sample("llama", "\n" + _llama(PARIS, OSLO), Meaning(calls=(PARIS, OSLO)), "two calls"),
-    Sample("llama", "<|python_tag|>" + _llama(PARIS), Meaning(calls=(PARIS,)), "tag"),
-    Sample("llama", "So: <|python_tag|>" + _llama(PARIS), Meaning("So: ", calls=(PARIS,)), "text + call"),
+    Sample("llama", llama(PARIS), Meaning(calls=(PARIS,)), "call"),
+    Sample("llama", "\n" + llama(PARIS, OSLO), Meaning(calls=(PARIS, OSLO)), "two calls"),
+    Sample("llama", "<|python_tag|>" + llama(PARIS), Meaning(calls=(PARIS,)), "tag"),
+    Sample("llama", "So: <|python_tag|>" + llama(PARIS), Meaning("So: ", calls=(PARIS,)), "text + call"),
     Sample(
         "llama",
         '{"type": "function", "name": "clock", "parameters": {"a": null}}',
@@ -282,10 +170,10 @@ MALFORMED = [
         ("no name", '<tool_call> {"a": 1} </tool_call>!', Meaning('<tool_call> {"a": 1} </tool_call>!')),
         ("empty", "<tool_call>", Meaning("<tool_call>")),
         ("nearly a mark", "<tool_cal> <tool <", Meaning("<tool_cal> <tool <")),
-        ("never closed, next follows", "<tool_call>" + _object(LATE) + _hermes(PARIS), Meaning(calls=(LATE, PARIS))),
+        ("never closed, next follows", "<tool_call>" + as_object(LATE) + hermes(PARIS), Meaning(calls=(LATE, PARIS))),
         (
             "text behind a call",
-            f"{_hermes(LATE)}\nDone. </tool_call>",
+            f"{hermes(LATE)}\nDone. </tool_call>",
             Meaning("Done. </tool_call>", calls=(LATE,)),
         ),
         (
@@ -306,13 +194,13 @@ MALFORMED = [
             Meaning(".", calls=(LATE,)),
         ),
         ("cut in the head", '<tool_call>{"name": "get_w', Meaning('<tool_call>{"name": "get_w')),
-        ("cut in the arguments", _hermes(OSLO)[:60], Meaning(calls=(Call("get_weather", '{"city": "O'),))),
+        ("cut in the arguments", hermes(OSLO)[:60], Meaning(calls=(Call("get_weather", '{"city": "O'),))),
         ("cut in the thought", "<think>Hm", Meaning("", "Hm")),
         ("call inside of a thought", "<think>a<tool_call>b</think>c", Meaning("c", "a<tool_call>b")),
     )
 ] + [
     Sample("kimi", "<|tool_calls_section_begin|>oops<|tool_calls_section_end|>!", Meaning("oops!"), "malformed"),
-    Sample("kimi", "<think>a" + _kimi(LATE), Meaning("", "a", (LATE,)), "thought not ended"),
+    Sample("kimi", "<think>a" + kimi(LATE), Meaning("", "a", (LATE,)), "thought not ended"),
     Sample("mistral", "[TOOL_CALLS] x[ARGS]y", Meaning(" xy"), "malformed"),
     Sample(
         "mistral",
@@ -327,7 +215,7 @@ MALFORMED = [
     Sample("deepseek-dsml", "<｜DSML｜function_calls>oops", Meaning("<function_calls>oops"), "malformed"),
     Sample(
         "deepseek-v3",
-        _old_deepseek(PARIS)[:-38],
+        old_deepseek(PARIS)[:-38],
         Meaning(calls=(PARIS,)),
         "cut behind the arguments",
     ),
@@ -356,6 +244,40 @@ MALFORMED = [
         "a value of another type",
     ),
     Sample("glm", "<tool_call>so to say</tool_call>", Meaning("<tool_call>so to say</tool_call>"), "malformed"),
+    Sample(
+        "gemma",
+        '<|tool_call>call:clock{at:{zone:<|"|>a,b}<|"|>,"exact":"yes"},list:[],none:null,n:-1.5}<tool_call|>ok',
+        Meaning(
+            "ok",
+            calls=(Call("clock", '{"at": {"zone": "a,b}", "exact": "yes"}, "list": [], "none": null, "n": -1.5}'),),
+        ),
+        "nested",
+    ),
+    Sample("gemma", "<|tool_call>call clock<tool_call|>", Meaning("<|tool_call>call clock"), "malformed"),
+    Sample(
+        "gemma",
+        '<|tool_call>call:get_weather{city:<|"|>Par',
+        Meaning(calls=(Call("get_weather", '{"city": "Par'),)),
+        "cut in a string",
+    ),
+    Sample(
+        "gemma",
+        "<|tool_call>call:clock{a:" + 40 * "[" + "1",
+        Meaning(8 * "[" + "1", calls=(Call("clock", '{"a": ' + 32 * "["),)),
+        "cut, too deep",
+    ),
+    Sample(
+        "lfm",
+        '<|tool_call_start|>[{"name": "clock", "arguments": {"a": 1}}, {"name": "clock"}]<|tool_call_end|>Wait.',
+        Meaning("Wait.", calls=(Call("clock", '{"a": 1}'), LATE)),
+        "json",
+    ),
+    Sample(
+        "minicpm",
+        '<function name="get_weather"><param name="city"></param><param name="days"> 3 </param></function>',
+        Meaning(calls=(weather(city="", days=3),)),
+        "empty",
+    ),
     Sample("minimax", "<minimax:tool_call>\n<invoke>", Meaning("<minimax:tool_call>\n<invoke>"), "malformed"),
 ]
 

@@ -40,8 +40,9 @@ Where its caches can be joined, it is tried once, when it is loaded, whether two
 then are several computed together, and prompts take over what earlier ones have computed. The small Gemma 4 models (E2B, E4B) run whole, since their
 later layers look at the tokens, or share keys with others.
 
-Tool calls and thoughts are read in the way that each family writes them, told by its chat template; Gemma 4's way is not known yet, and its
-thoughts come out as text.
+Tool calls and thoughts are read in the way that each family writes them, told by its chat template and its tokens. They are known for gpt-oss, DeepSeek,
+Kimi K2, GLM, MiniMax, Qwen, Hermes and those who write as it does, Mistral, Llama, Gemma 4, FunctionGemma, LFM 2, LongCat and MiniCPM 5; for most of them
+a test has mlx-lm's own parser read the same call. Muse Spark's and Kimi K3's are not known yet. Any other model is told of tools in words.
 
 Where a family could also see, its text part runs and pictures are refused.
 

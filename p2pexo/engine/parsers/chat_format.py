@@ -61,7 +61,7 @@ class ChatFormat:
             section = self.family.section(schemas)
             marks += self.family.marks
         starts_thinking = think is not None and prompt_end.rstrip().endswith(think.begin)
-        controls = self.specials.intersection(marks)
+        controls = frozenset(token for token in self.specials if any(token in mark for mark in marks))
         return Grammar(MarkedText(section, schemas, think, starts_thinking, controls).read, controls) if marks else None
 
 

@@ -51,16 +51,23 @@ class Family:
 def find_family(template: str | None, tokens: Collection[str]) -> Family:
     """``GENERIC`` if the template shows none of the formats that are known here, or has no place for tools.
 
-    Kimi K2's first template lists tools and leaves it to the model how to call them: its tokens tell.
+    Kimi K2's first template and LFM 2.5's list tools and leave it to the model how to call them: their tokens tell.
     """
     if template is None and "｜DSML｜" in tokens:
         return DSML
     shown = template if template is not None and re.search(r"\btools\b", template) else ""
     told = next((family for family in FAMILIES if all(sign in shown for sign in family.signs)), GENERIC)
-    return KIMI if told is GENERIC and shown and set(KIMI.signs) <= set(tokens) else told
+    by_tokens = (each for each in (KIMI, LFM) if shown and each.marks[0] in tokens)
+    return next(by_tokens, GENERIC) if told is GENERIC else told
 
 
-THINKS = (Think("<think>", "</think>"), Think("[THINK]", "[/THINK]"), Think("<longcat_think>", "</longcat_think>"))
+THINKS = (
+    Think("<think>", "</think>"),
+    Think("[THINK]", "[/THINK]"),
+    Think("<longcat_think>", "</longcat_think>"),
+    Think("<|think:start|>", "<|think:end|>"),
+    Think("<|channel>thought", "<channel|>"),
+)
 
 
 def find_think(template: str | None, tokens: Collection[str]) -> Think | None:
@@ -102,6 +109,12 @@ _HARMONY_CALL = CallForm(
 _MISTRAL_CALL = CallForm("[TOOL_CALLS]", "[ARGS]", "", between="")
 _OLD_MISTRAL_CALL = CallForm('[TOOL_CALLS] [{"name": "', '", "arguments": ', "}]", between="")
 _MISTRAL_MARKS = ("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]")
+_GEMMA_MARKS = ("<|tool_call>", "<tool_call|>", '<|"|>')
+_GEMMA_CALL = CallForm("<|tool_call>call:", "", "<tool_call|>", between="")
+_FUNCTION_GEMMA_MARKS = ("<start_function_call>", "<end_function_call>", "<escape>")
+_FUNCTION_GEMMA_CALL = CallForm("<start_function_call>call:", "", "<end_function_call>", between="")
+_LFM_MARKS = ("<|tool_call_start|>", "<|tool_call_end|>")
+_LFM_CALL = CallForm('<|tool_call_start|>[{"name": "', '", "arguments": ', "}]<|tool_call_end|>", between="")
 _LLAMA_CALL = CallForm('{"name": "', '", "parameters": ', "}", between="; ")
 
 GENERIC = Family(
@@ -113,6 +126,8 @@ Of forced calls it makes one alone: behind one that it never learnt to make, it 
 DSML = Family("deepseek-dsml", ("｜DSML｜",), _always(formats.DSML), _DSML_MARKS)
 
 KIMI = Family("kimi", ("<|tool_calls_section_begin|>",), _always(formats.KIMI), _KIMI_MARKS, _KIMI_CALL, _kimi_id)
+
+LFM = Family("lfm", ("<|tool_list_start|>",), _always(formats.LFM), _LFM_MARKS, _LFM_CALL)
 
 FAMILIES = (
     Family("harmony", ("<|channel|>", "<|message|>"), None, tuple(HARMONY_MARKS), _HARMONY_CALL),
@@ -126,9 +141,21 @@ FAMILIES = (
     ),
     Family("deepseek-v3.1", ("<｜tool▁calls▁begin｜>",), _always(formats.DEEPSEEK), _DEEPSEEK_MARKS, _DEEPSEEK_CALL),
     KIMI,
+    LFM,
+    Family("lfm", ("<|tool_call_start|>",), _always(formats.LFM), _LFM_MARKS, _LFM_CALL),
+    Family("gemma", ("<|tool_call>",), _always(formats.GEMMA), _GEMMA_MARKS, _GEMMA_CALL),
+    Family(
+        "function-gemma",
+        ("<start_function_call>",),
+        _always(formats.FUNCTION_GEMMA),
+        _FUNCTION_GEMMA_MARKS,
+        _FUNCTION_GEMMA_CALL,
+    ),
+    Family("longcat", ("<longcat_tool_call>",), _always(formats.LONGCAT), formats.LONGCAT.openings),
     Family("minimax", ("<minimax:tool_call>",), _always(formats.MINIMAX), formats.MINIMAX.openings),
     Family("glm", ("<arg_key>",), _always(formats.GLM), (*_TOOL_CALL, "<arg_key>", "<arg_value>")),
     Family("qwen-coder", ("<tool_call>", "<function="), _always(formats.QWEN_CODER), _TOOL_CALL),
+    Family("minicpm", ('<function name="', '<param name="'), _always(formats.MINICPM), formats.MINICPM.openings),
     Family("hermes", ("<tool_call>",), _always(formats.HERMES), _TOOL_CALL, HERMES_CALL),
     Family(
         "mistral-v11",

@@ -1,6 +1,7 @@
 """The sections of tool calls that the families write, as their templates and model cards publish them."""
 
 from p2pexo.engine.parsers.json_calls import OBJECT_TAIL, JsonArguments, object_head
+from p2pexo.engine.parsers.keyed_calls import KeyedArguments
 from p2pexo.engine.parsers.python_calls import PythonOrJsonArguments, call_head
 from p2pexo.engine.parsers.scanner import pattern
 from p2pexo.engine.parsers.schemas import ToolSchemas
@@ -94,6 +95,54 @@ QWEN_CODER = Section(
     closings=("</tool_call>",),
 )
 """Qwen3-Coder, whose values stand on lines of their own."""
+
+
+LONGCAT = Section(
+    openings=("<longcat_tool_call>",),
+    head=pattern(r"\s*(?P<name>[^\s<>{}]{1,256})\s*(?=<longcat_arg_key>|</longcat_tool_call>)"),
+    arguments=TaggedArguments(
+        pattern(r"\s*<longcat_arg_key>(?P<key>[^<]{1,256})</longcat_arg_key>\s*<longcat_arg_value>"),
+        ends=("</longcat_arg_value>",),
+    ),
+    closings=("</longcat_tool_call>",),
+)
+"""LongCat Flash."""
+
+MINICPM = Section(
+    openings=('<function name="',),
+    head=pattern(r'(?P<name>[^"<>]{1,256})"\s*>'),
+    arguments=TaggedArguments(
+        pattern(r'\s*<param name="(?P<key>[^"<>]{1,256})"\s*>(?:<!\[CDATA\[|(?=[^<])|(?=<[^!]))'),
+        ends=("]]></param>", "</param>"),
+    ),
+    tail=pattern(r"\s*</function>"),
+)
+"""MiniCPM 5, which puts values with marks in them in CDATA."""
+
+GEMMA = Section(
+    openings=("<|tool_call>",),
+    head=pattern(r"\s*call:(?P<name>[\w.-]{1,256})\s*(?=\{)"),
+    arguments=KeyedArguments('<|"|>'),
+    closings=("<tool_call|>",),
+)
+"""``<|tool_call>call:f{city:<|"|>Paris<|"|>,days:2}<tool_call|>``: Gemma 4."""
+
+FUNCTION_GEMMA = Section(
+    openings=("<start_function_call>",),
+    head=GEMMA.head,
+    arguments=KeyedArguments("<escape>"),
+    closings=("<end_function_call>",),
+)
+"""The small Gemma 3 that does nothing but call."""
+
+LFM = Section(
+    openings=("<|tool_call_start|>",),
+    head=pattern(rf"\s*[\[,]?\s*(?:{object_head()}|{call_head()})"),
+    arguments=PythonOrJsonArguments(),
+    tail=pattern(rf"(?:{OBJECT_TAIL})?\s*(?:\]|(?=,))"),
+    closings=("<|tool_call_end|>",),
+)
+"""LFM 2: a list of Python's calls, or of JSON's objects if it is told so."""
 
 
 def llama(schemas: ToolSchemas) -> Section:

@@ -15,9 +15,10 @@ _JSON_NAMES = {"true": True, "false": False, "null": None}
 _STRING = r""""[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+\'"""
 
 
-def call_head(names: Iterable[str]) -> str:
-    """Source of a pattern: a whole call to one of the tools, by keywords. Llama's built-in tools add ``.call``."""
-    name = "|".join(map(re.escape, names))
+def call_head(names: Iterable[str] = ()) -> str:
+    """Source of a pattern: a whole call to one of the tools, or to any if none is given, by keywords. Llama's built-in tools
+    add ``.call``."""
+    name = "|".join(map(re.escape, names)) or r"[\w.-]{1,256}"
     arguments = rf"(?P<python>(?:[^()\"']++|{_STRING}|\((?:[^()\"']++|{_STRING})*+\))*+)"
     return rf"(?P<name>{name})(?:\.call)?\(\s*(?=\)|\w+\s*=){arguments}\)"
 

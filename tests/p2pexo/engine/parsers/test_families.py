@@ -2,11 +2,13 @@ import json
 
 import pytest
 from attrs import evolve
-from parser_samples import ASK, CLOCK, Call, Meaning, chat_format, read
+from parser_samples import ASK, CLOCK, Meaning, chat_format, read
+from parser_writers import Call
 
 from p2pexo.engine.grammar import GrammarKind
 from p2pexo.engine.parsers.chat_format import ChatFormat, forced_call_form
 from p2pexo.engine.parsers.families import FAMILIES, GENERIC, THINKS, find_family, find_think
+from p2pexo.engine.parsers.sections import Think
 from p2pexo.generation.errors import UnsupportedParameterError
 from p2pexo.generation.request import FormatKind, OutputFormat, ToolChoice, ToolMode
 
@@ -18,7 +20,13 @@ REQUIRED = evolve(ASK, tool_choice=ToolChoice(ToolMode.REQUIRED, parallel=False)
     [
         (None, "generic"),
         ("{{ messages }}<tool_call>", "generic"),
-        ("{% if tools %}<start_function_call>", "generic"),
+        ("{% if tools %}<function_call>", "generic"),
+        ("{% if tools %}<start_function_call>call:", "function-gemma"),
+        ("{% if tools %}<|tool_call>call:<tool_call|>", "gemma"),
+        ("{% if tools %}<|tool_list_start|>", "lfm"),
+        ("{% if tools %}<|tool_call_start|>[<|tool_call_end|>", "lfm"),
+        ("{% if tools %}<longcat_tool_call>f<longcat_arg_key>", "longcat"),
+        ('{% if tools %}<function name="f"><param name="p">', "minicpm"),
         ("{% if tools %}<tool_call>{{ '<think>' }}", "hermes"),
         ("{%- if tools %}<tool_call>\n<function=example>", "qwen-coder"),
         ("{% for tool in tools %}<tool_call>{name}<arg_key>", "glm"),
@@ -48,12 +56,23 @@ def test_where_the_template_lists_tools_and_shows_no_call_the_tokens_tell_kimi()
     assert find_family(first, tokens).name == "kimi"
     assert find_family(first, ()).name == "generic"
     assert find_family("<|im_system|>", tokens).name == "generic"
+    assert find_family("{% if tools %}List of tools: ", ("<|tool_call_start|>", "<|tool_call_end|>")).name == "lfm"
 
 
 def test_marks_of_thoughts_are_found_in_the_template_or_among_the_tokens() -> None:
     assert find_think("x</think>", ()) == THINKS[0]
     assert find_think(None, ("[THINK]", "[/THINK]")) == THINKS[1]
     assert find_think("x", ("<|im_end|>",)) is None
+    assert find_think(None, ("<|channel>", "<channel|>")) == Think("<|channel>thought", "<channel|>")
+    assert find_think("<|start|><|channel|>analysis", ("<|channel|>", "<|message|>")) is None
+
+
+def test_a_control_token_that_is_part_of_a_mark_reaches_the_parser() -> None:
+    talk = ChatFormat.of(
+        "{% if tools %}<|tool_call>call:", dict.fromkeys(("<|channel>", "<channel|>", "<turn|>"), True)
+    )
+    assert talk.parser(evolve(ASK, tools=())).controls == {"<|channel>", "<channel|>"}
+    assert read(talk.parser(ASK), ["<|channel>thought\na<channel|>b"]) == Meaning("b", "a")
 
 
 @pytest.mark.parametrize("family", [each.name for each in (*FAMILIES, GENERIC) if each.call_form])
@@ -70,7 +89,7 @@ def test_a_forced_call_is_read_as_that_call(family: str) -> None:
         )
 
 
-@pytest.mark.parametrize("family", ["glm", "minimax", "qwen-coder", "deepseek-dsml"])
+@pytest.mark.parametrize("family", ["glm", "minimax", "qwen-coder", "deepseek-dsml", "longcat", "minicpm"])
 def test_a_call_without_json_cannot_be_forced(family: str) -> None:
     with pytest.raises(UnsupportedParameterError, match=family) as caught:
         chat_format(family).grammar(REQUIRED, {})
