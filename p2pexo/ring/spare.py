@@ -79,12 +79,13 @@ class Spare:
         except OSError as error:
             _logger.warning("no spare stage process could be started", reason=str(error))
             return
-        self._process = process
         assert process.stdin is not None
         try:
             await process.stdin.send_all(pack_command(Prepare(self._engine)))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except trio.BrokenResourceError:
             _logger.warning("a spare stage process has ended", pid=process.pid)
+        finally:
+            self._process = process  # not before: whoever takes it writes to the same pipe
 
     async def _end(self) -> None:
         process, self._process = self._process, None
