@@ -32,6 +32,8 @@ DRAIN_S = 3.0
 
 BACKLOG = 512
 
+_logger = logging.getLogger(__name__)
+
 
 class ListenError(Exception):
     """The API can't listen there; the message says why and what to do."""
@@ -99,12 +101,16 @@ class _Connections:
                 closing.cancel_scope.cancel()
 
     async def serve(self, stream: trio.SocketStream) -> None:
+        """Whatever goes wrong with a connection ends that one, and never the node."""
         self._open.add(stream)
         try:
             application = ASGIWrapper(cast(Any, self._application))
             await BoundedTCPServer(
                 application, _config(), self._context, ConnectionState(LifespanState()), cast(Any, stream)
             )
+        except Exception:
+            _logger.exception("a connection has failed")
+            await trio.aclose_forcefully(stream)
         finally:
             self._open.discard(stream)
 

@@ -76,6 +76,20 @@ def test_a_connection_is_kept_and_used_again(node: Any) -> None:
     assert all(answer.status_code == 200 for answer in answers)
 
 
+def test_a_connection_that_fails_takes_no_other_with_it(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(connection: repairs.BoundedTCPServer) -> None:
+        raise ExceptionGroup("nobody thought of this", [RuntimeError("broken")])
+
+    with httpx.Client() as other:
+        assert other.get(f"{node.url}/health").status_code == 200
+        with monkeypatch.context() as patched:
+            patched.setattr(repairs.BoundedTCPServer, "run", fail)
+            with pytest.raises(httpx.TransportError):
+                httpx.get(f"{node.url}/health")
+        assert other.get(f"{node.url}/health").status_code == 200
+    assert httpx.get(f"{node.url}/health").status_code == 200
+
+
 REFUSED = {
     "no such route": ("POST", "/v1/nope"),
     "not offered": ("POST", "/api/embed"),
