@@ -207,6 +207,10 @@ class Overlay:
         self._transport.register(protocol)
         self._stream_handlers[protocol] = handler
 
+    def move_in(self) -> None:
+        """This node was alone, and a cluster let it in: it takes the last place there, and leads it only when that is its turn."""
+        self._do(self._peer.move_in(self._clock()))
+
     async def leave(self) -> None:
         """Say goodbye, so that the others need not wait for a time-out; then ``run`` may be cancelled."""
         self._leaving = True

@@ -15,6 +15,7 @@ from networking.election import Candidate, CountMembers, DropClaim, Election, El
 from networking.links import Links, LinkSettings
 from networking.membership import Membership, MembershipSettings
 from networking.notices import Warnings
+from networking.seat import Seat
 from networking.transport import Address, PeerId, Sign, Verify
 from networking.view import CLAIM_KEY, MEMBER_KEY, RESERVED, Beliefs, View
 from networking.wire import PROTOCOL_VERSION, Claim, Life, MemberFact, encode_value
@@ -35,6 +36,8 @@ class PeerSettings:
     links: LinkSettings = field(factory=LinkSettings)
     alone_after_s: float = 2.0
     """How long a starting node looks for others before it makes a cluster of its own. Lowered, clusters have to merge more often; raised, a single machine waits longer."""
+    awaited_for_s: float = 60.0
+    """How long a peer that was let in looks for those who were there before. Lowered, one that is slow to meet them may come to lead them; raised, newcomers whose cluster is gone are longer without a successor of their leader."""
     volatile_every_s: float = 2.0
     """Volatile facts are merged and sent at most this often, and more seldom from 11 members on. Lowered, gossip's budget of 20 messages/s is used up sooner."""
     warning_lasts_s: float = 60.0
@@ -76,7 +79,8 @@ class Peer:
         )
         self._leader: Candidate | None = None
         self._member = MemberFact(may_lead=may_lead, protocol=PROTOCOL_VERSION)
-        self._started_at: float | None = None
+        self._seat = Seat(self._beliefs, self._documents, self._links, alone_after_s=settings.alone_after_s)
+        self._is_started = False
         self._left = False
         self._pending: dict[str, bytes] = {}
         self._flushed_at = float("-inf")
@@ -99,7 +103,8 @@ class Peer:
 
     def start(self, now: float, addresses: Sequence[Address]) -> list[Action]:
         """Begin; ``addresses`` are where this peer can be dialled."""
-        self._started_at = now
+        self._is_started = True
+        self._seat.look_around(now)
         self._outbox.add(Save(self._saved))
         self._tell_of_me(evolve(self._member, addresses=tuple(addresses)))
         return self._done(now)
@@ -185,6 +190,16 @@ class Peer:
             self._tell_of_me(evolve(self._member, addresses=tuple(addresses)))
         return self._done(now)
 
+    def move_in(self, now: float) -> list[Action]:
+        """A peer that was alone was let into a cluster. It sits down anew there, below everybody, once it has met them.
+
+        Without a seat its claim counts less than any of theirs. It stands until theirs carries what it does, so that nothing
+        which runs here is forgotten.
+        """
+        self._seat.expect_others(now + self._settings.awaited_for_s)
+        self._tell_of_me(evolve(self._member, seniority=None))
+        return self._done(now)
+
     def leave(self, now: float) -> list[Action]:
         """Say goodbye to all; nothing happens afterwards."""
         self._conversation.say_goodbye()
@@ -195,7 +210,7 @@ class Peer:
     # What follows from it.
 
     def _done(self, now: float) -> list[Action]:
-        if self._outbox.changed and self._started_at is not None and not self._left:
+        if self._outbox.changed and self._is_started and not self._left:
             self._lead(now)
         if self._saved.incarnation != self._documents.life.incarnation:
             self._save(evolve(self._saved, incarnation=self._documents.life.incarnation))
@@ -246,17 +261,9 @@ class Peer:
 
     def _take_seat(self, now: float) -> None:
         """Seniority is given on joining, below everybody's that was ever seen."""
-        if self._member.seniority is None and self._has_joined(now):
+        if self._member.seniority is None and self._seat.is_due(now):
             highest = max(self._saved.seniority, self._beliefs.highest_seniority)
             self._tell_of_me(evolve(self._member, seniority=highest + 1))
-
-    def _has_joined(self, now: float) -> bool:
-        assert self._started_at is not None
-        waited = now - self._started_at
-        if any(link.digest and self._documents.covers(link.digest.documents) for link in self._links.joined):
-            return True
-        is_meeting = any(not link.closing for link in self._links)
-        return waited >= self._settings.alone_after_s * (3 if is_meeting else 1)
 
     def _flush(self, now: float) -> None:
         every = max(self._settings.volatile_every_s, len(self._beliefs.members) / 5)

@@ -99,5 +99,7 @@ class Pairing:
     def _belonging_changed(self, before: Charter, after: Charter) -> None:
         if before.cluster != after.cluster or before.removed != after.removed:
             self._transport.move(after.cluster)
+        if before.fresh and before.cluster != after.cluster:
+            self._overlay.move_in()
         if before.cluster != after.cluster:
             self._newcomer.dial_our_own()

@@ -149,6 +149,7 @@ def test_two_fresh_nodes_pair_by_one_key_at_the_terminal_of_the_one_that_is_aske
         assert f"Does it show the code {seen.code} as well?" in lower.log
         lower.press("a")
         together(lower, higher)
+        assert lower.snapshot().leader == lower.snapshot().me, "the one that was asked leads on"
         assert f"{higher.name} is let in." in lower.log
         assert (higher.snapshot().cluster, higher.snapshot().asking, lower.snapshot().newcomers) == (name, None, ())
 
