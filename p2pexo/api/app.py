@@ -22,6 +22,7 @@ from p2pexo.api.pairing_routes import Gate, add_pairing_routes
 from p2pexo.api.paths import forgive_paths
 from p2pexo.api.picture_fetching import Pictures
 from p2pexo.api.request_ids import add_request_ids, request_id
+from p2pexo.api.request_routes import NewestRequests, add_request_routes
 from p2pexo.api.responses_memory import MemoryResponses
 from p2pexo.api.responses_routes import add_responses_routes
 from p2pexo.api.unread_bodies import add_draining
@@ -40,9 +41,10 @@ def create_app(
     responses: ResponseStore | None = None,
     pictures: Pictures | None = None,
     gate: Gate | None = None,
+    requests: NewestRequests | None = None,
 ) -> Quart:
     """The application of one node; serve it with ``server.serve``. Without a store, responses are kept in memory; without
-    a gate nobody is let in or removed over HTTP."""
+    a gate nobody is let in or removed over HTTP; without ``requests`` nothing is told of the last ones."""
     app = QuartTrio("p2pexo.api", static_folder=None)
     app.config |= {"RESPONSE_TIMEOUT": None, "BODY_TIMEOUT": BODY_TIMEOUT_S, "MAX_CONTENT_LENGTH": None}
     app.asgi_app = forgive_paths(app.asgi_app)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
@@ -58,6 +60,7 @@ def create_app(
     add_ollama_routes(app, metrics.watch(generator, "ollama"), cluster)
     add_models_routes(app, cluster)
     add_cluster_routes(app, cluster)
+    add_request_routes(app, requests or tuple)
     if gate is not None:
         add_pairing_routes(app, gate)
     add_page(app)

@@ -39,7 +39,7 @@ _COMMANDS = {
         "The nodes are a cluster of their own with a random secret, reachable from this machine only. They live in a "
         "temporary folder, and are gone when the demo ends.",
     ),
-    "status": _Command("p2pexo.cli.status:status", "Show who is in the cluster, and which models run where."),
+    "status": _Command("p2pexo.cli.status:status", "Show who is here, which models run where, and how requests fared."),
     "chat": _Command(
         "p2pexo.cli.chat:chat",
         "Talk to a model in the terminal.",

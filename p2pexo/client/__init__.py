@@ -59,6 +59,7 @@ from p2pexo.client.follow import Following
 from p2pexo.client.messages import Message, Picture, Tool, ToolCall
 from p2pexo.client.operations import Precision
 from p2pexo.client.preview import PlacementOption, PlacementPreview, StagePreview
+from p2pexo.client.requests import EndedRequest
 from p2pexo.client.sync_client import Client
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "ClusterState",
     "Collector",
     "ContextLengthError",
+    "EndedRequest",
     "EngineError",
     "Finished",
     "Following",

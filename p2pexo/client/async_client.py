@@ -18,6 +18,7 @@ from p2pexo.client.messages import Message
 from p2pexo.client.nodes import Nodes, urls_of
 from p2pexo.client.operations import Listening, Precision, Question
 from p2pexo.client.preview import PlacementPreview
+from p2pexo.client.requests import EndedRequest
 
 T = TypeVar("T")
 _PATIENCE = Timeouts()
@@ -68,6 +69,10 @@ class AsyncClient:
 
     async def cluster(self) -> ClusterState:
         return await self._ask(operations.CLUSTER)
+
+    async def requests(self) -> tuple[EndedRequest, ...]:
+        """How the last requests fared that were asked of the node that answers this, the newest one first."""
+        return await self._ask(operations.REQUESTS)
 
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[ClusterState]]:
         """The cluster now, and anew after each change, until the block is left."""

@@ -17,6 +17,7 @@ from p2pexo.client.follow import Following, FollowReader, Goal, WatchReader
 from p2pexo.client.messages import Message
 from p2pexo.client.preview import PlacementPreview
 from p2pexo.client.reading import read
+from p2pexo.client.requests import EndedRequest
 
 T = TypeVar("T")
 E_co = TypeVar("E_co", covariant=True)
@@ -74,6 +75,11 @@ class _Models:
 
 
 @frozen
+class _Requests:
+    requests: tuple[EndedRequest, ...] = ()
+
+
+@frozen
 class _Leaving:
     peer: str
 
@@ -86,6 +92,8 @@ class _Removed:
 CLUSTER = Question(Call("GET", "/v1/cluster"), lambda content: read(ClusterState, content))
 
 MODELS = Question(Call("GET", "/v1/models"), lambda content: read(_Models, content).data)
+
+REQUESTS = Question(Call("GET", "/v1/requests"), lambda content: read(_Requests, content).requests)
 
 WATCH = Listening(Call("GET", "/v1/cluster/events"), WatchReader, is_endless=True)
 

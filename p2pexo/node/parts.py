@@ -134,6 +134,7 @@ class Node:
                 known=lambda: belonging.charter.names,
             ),
             gate=self._pairing,
+            requests=router.records.newest,
         )
         self._add_known_addresses(ticket)
 

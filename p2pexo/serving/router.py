@@ -1,7 +1,8 @@
 """Carries a request to the ring of its model, wherever that is, and the events back; waits where a ring is on its way."""
 
 from collections import defaultdict
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from secrets import randbits
 
 import structlog
@@ -30,6 +31,7 @@ from p2pexo.serving.calls import GENERATE_PROTOCOL, GenerateCall
 from p2pexo.serving.channels import produced
 from p2pexo.serving.line import Line
 from p2pexo.serving.prompts import pieces_of
+from p2pexo.serving.records import Recorder, Records
 from p2pexo.serving.route import Ready, find_route
 from p2pexo.serving.settings import RouterSettings
 from p2pexo.serving.waiting import RingFinder
@@ -50,6 +52,8 @@ class Router:
         self._overlay = overlay
         self._control = control
         self._settings = settings
+        self.records = Records()
+        """How the last requests of this node's clients fared."""
         self.running = 0
         """Answers that clients of this node wait for or are being told."""
         self._one_ended = trio.Event()
@@ -61,18 +65,25 @@ class Router:
         """The events of the answer, ended by ``Finished`` or ``Failed``. Leaving the block cancels the request everywhere."""
 
         async def produce(send: trio.MemorySendChannel[Event]) -> None:
-            self.running += 1
-            try:
-                _check_size(request)
-                await self._carry(Attempts(_seeded(request), self._settings), _Answer(send))
-            except GenerationError as error:
-                await send.send(Failed(error.report()))
-            finally:
-                self.running -= 1
-                self._one_ended.set()
-                self._one_ended = trio.Event()
+            with self._counted(), self.records.watching(request) as recorder:
+                answer = _Answer(send, recorder)
+                try:
+                    _check_size(request)
+                    await self._carry(Attempts(_seeded(request), self._settings), answer)
+                except GenerationError as error:
+                    await answer.send(Failed(error.report()))
 
         return produced(produce)
+
+    @contextmanager
+    def _counted(self) -> Generator[None]:
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self._one_ended.set()
+            self._one_ended = trio.Event()
 
     async def wait_until_none(self) -> None:
         """Until no client of this node has an answer on its way."""
@@ -91,6 +102,7 @@ class Router:
         finder = RingFinder(request.model, self._overlay, self._control.place, choose, line, answer.tell, settings)
         while True:
             placement = await _find(finder, attempts)
+            answer.recorder.sent(placement, observe(self._overlay.view).name_of(placement.first_peer))
             try:
                 with balance.carrying(placement):
                     end = await self._relay(placement, attempts, answer)
@@ -140,11 +152,13 @@ class Router:
 class _Answer:
     """What the client is told."""
 
-    def __init__(self, channel: trio.MemorySendChannel[Event]) -> None:
+    def __init__(self, channel: trio.MemorySendChannel[Event], recorder: Recorder) -> None:
+        self.recorder = recorder
         self._channel = channel
         self._told = ""
 
     async def send(self, event: Event) -> None:
+        self.recorder.told(event, trio.current_time())
         await self._channel.send(event)
 
     async def tell(self, reason: str) -> None:

@@ -130,6 +130,7 @@ def test_a_watch_ends_quietly_with_ctrl_c(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Client, "cluster", lambda self: make.snapshot(1))
+    monkeypatch.setattr(Client, "requests", lambda self: ())
     monkeypatch.setattr(status.time, "sleep", pause)
     status.status(watch=True, json=json)
     assert capsys.readouterr().out.count("desk") == 3
