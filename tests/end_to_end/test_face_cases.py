@@ -214,7 +214,7 @@ def test_a_request_of_five_megabytes_leaves_next_to_nothing_in_the_logs(
         assert (answer.status_code == 200) is (prompt == "Well?")
         httpx.get(f"{node.url}/health")
         grown = [len(each.log) - start for each, start in zip(ring.nodes, before, strict=True)]
-        assert max(grown) < 2000, [each.log[start:] for each, start in zip(ring.nodes, before, strict=True)]
+        assert max(grown) < 3000, [each.log[start:] for each, start in zip(ring.nodes, before, strict=True)]
 
 
 def large_tool(dialect: str) -> dict[str, Any]:
