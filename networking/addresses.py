@@ -49,6 +49,16 @@ def from_socket_name(name: tuple[str, int] | tuple[str, int, int, int]) -> Addre
     return Endpoint("ip6" if ":" in host else "ip4", host, name[1]).address
 
 
+def source(host: str) -> str:
+    """Whom to count for what comes from an IP address: of IPv6 its /64, in which one machine has as many as it likes."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if address.version == 4:
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, 64), strict=False))
+
+
 def reachable(listening: Iterable[Address]) -> tuple[Address, ...]:
     """Where peers can dial us: a wildcard stands for the addresses that the interfaces have at this moment.
 

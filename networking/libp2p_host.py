@@ -16,7 +16,7 @@ from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.network.swarm import Swarm
 from multiaddr import Multiaddr
 
-from networking.addresses import check_free, parse, reachable
+from networking.addresses import check_free, parse, reachable, source
 from networking.gossip import Gossip
 from networking.greetings import Greeting, NoPeerError, StrangerError
 from networking.identity import Identity
@@ -212,7 +212,7 @@ class Libp2pTransport:
 
     def _turn_away(self, address: Address, error: NoPeerError | StrangerError) -> None:
         host = parse(address).host
-        if not self._said.is_due((host, str(error))):
+        if not self._said.is_due((source(host), str(error))):
             return
         if isinstance(error, StrangerError):
             logger.warning("%s dialled this node and was turned away: %s", host, error)

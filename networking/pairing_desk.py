@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from attrs import define, evolve, field, frozen
 
+from networking.addresses import source
 from networking.pairing_code import same_code
 from networking.transport import PeerId
 
@@ -29,7 +30,7 @@ class DeskSettings:
     waiting: int = 8
     """Raised, a crowd of strangers makes a longer list to read; lowered, it keeps a real newcomer out sooner."""
     waiting_per_address: int = 4
-    """Raised, one machine can fill the list alone; lowered, fewer fresh nodes of one machine can wait at once."""
+    """An IPv6 /64 counts as one. Raised, one machine can fill the list alone; lowered, fewer fresh nodes of one machine can wait at once."""
     lasts_s: float = 120.0
     """Raised, a request that nobody means any more can be approved for longer; lowered, people have to hurry more."""
     wrong_codes: int = 3
@@ -101,7 +102,7 @@ class Desk:
             raise TurnedAwayError("your request was denied here a while ago; try again later", denied=True)
         if peer in self._waiting:
             self._end(peer, Outcome.REPLACED)
-        from_there = sum(each.address == address for each in self._waiting.values())
+        from_there = sum(source(each.address) == source(address) for each in self._waiting.values())
         if len(self._waiting) >= self.settings.waiting or from_there >= self.settings.waiting_per_address:
             raise TurnedAwayError("too many machines wait to be let in here; try again in a while")
         self._last_number += 1

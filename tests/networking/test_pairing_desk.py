@@ -170,6 +170,18 @@ def test_an_address_knocks_so_often_and_then_slowly() -> None:
     assert [rate.allows(6.0, "10.0.0.2") for _ in range(2)] == [True, False]
 
 
+def test_the_addresses_of_one_ipv6_network_are_one_source() -> None:
+    rate = KnockRate(RateSettings(burst=3, refill_s=6))
+    assert [rate.allows(0.0, f"2001:db8::{number:x}") for number in range(5)] == [True, True, True, False, False]
+    assert rate.allows(0.0, "2001:db8:0:1::1")
+    assert [rate.allows(0.0, each) for each in ("10.0.0.2", "::ffff:10.0.0.2", "10.0.0.2", "10.0.0.2")][-1] is False
+    desk = Desk(DeskSettings(waiting=8, waiting_per_address=2))
+    for number in range(2):
+        desk.apply(0.0, PeerId(f"{number}"), "mac", "", "000 000", f"fe80::{number + 1}%en0")
+    with pytest.raises(TurnedAwayError):
+        desk.apply(0.0, PeerId("2"), "mac", "", "000 000", "fe80::9%en1")
+
+
 def test_a_crowd_is_slowed_down_as_a_whole() -> None:
     rate = KnockRate(RateSettings(burst_of_all=60, refill_of_all_s=0.5))
     allowed = sum(rate.allows(0.0, f"10.0.{number // 250}.{number % 250}") for number in range(1000))
@@ -178,7 +190,7 @@ def test_a_crowd_is_slowed_down_as_a_whole() -> None:
 
 
 def test_a_flood_of_addresses_takes_no_more_memory() -> None:
-    rate = KnockRate(RateSettings(addresses=16))
+    rate = KnockRate(RateSettings(sources=16))
     for number in range(1000):
         rate.allows(float(number), f"10.0.{number // 250}.{number % 250}")
-    assert len(rate._addresses) == 16
+    assert len(rate._sources) == 16
