@@ -15,6 +15,7 @@ from networking.identity import read_privately, write_privately
 from networking.pairing_messages import Admission
 from networking.ticket import Cluster, TicketError, decode_bytes, encode_bytes
 from networking.transport import Address, PeerId
+from networking.wire import MAX_COUNTER
 
 CLUSTER_FILE = "cluster.json"
 
@@ -122,7 +123,12 @@ class Charter:
     def with_secret(self, secret: bytes) -> "Charter":
         """The cluster's secret is changed."""
         cluster = Cluster(self.cluster.name, secret)
-        return evolve(self, cluster=cluster, number=self.number + 1, former=(*self.former, self.cluster.fingerprint))
+        return evolve(
+            self,
+            cluster=cluster,
+            number=min(self.number + 1, MAX_COUNTER),
+            former=(*self.former, self.cluster.fingerprint),
+        )
 
     def renewed(self, admission: Admission, me: PeerId) -> "Charter":
         """With what a member of the same cluster tells, where that is newer. Raises TooManyPeersError and TicketError."""

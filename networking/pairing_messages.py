@@ -16,6 +16,7 @@ from cattrs.strategies import configure_tagged_union
 from networking.identity import public_key_of
 from networking.ticket import check_cluster_name
 from networking.transport import Address, PeerId
+from networking.wire import MAX_COUNTER
 
 PAIRING_VERSION = 1
 """Raised when an older side could no longer take part."""
@@ -67,6 +68,11 @@ def _sized(size: int) -> Any:
 def _check_version(_instance: object, _attribute: object, version: int) -> None:
     if not 0 < version <= _HIGHEST_VERSION:
         raise ValueError(f"a version is a number from 1 to {_HIGHEST_VERSION}")
+
+
+def _check_number(_instance: object, _attribute: object, number: int) -> None:
+    if not 0 <= number <= MAX_COUNTER:
+        raise ValueError(f"no secret was ever changed so often: a number from 0 to {MAX_COUNTER} is wanted")
 
 
 def _check_peer(_instance: object, _attribute: object, peer: PeerId) -> None:
@@ -124,7 +130,7 @@ class Admission:
 
     cluster: str = field(validator=check_cluster_name)
     secret: bytes | None = field(repr=False)
-    number: int
+    number: int = field(validator=_check_number)
     """How often the cluster's secret has been changed."""
     addresses: tuple[Address, ...] = ()
     """Where the member that says it can be dialled."""

@@ -65,6 +65,7 @@ def test_members_are_remembered_by_name_until_they_are_removed(tmp_path: Path) -
 
 def test_a_changed_secret_remembers_the_old_one_by_its_fingerprint() -> None:
     changed = DESK.with_secret(b"n" * 32)
+    assert evolve(DESK, number=2**53).with_secret(b"n" * 32).to_admission().number == 2**53
     assert changed.rank > DESK.rank
     assert changed.former == (DESK.cluster.fingerprint,)
 

@@ -279,6 +279,16 @@ def test_a_door_can_only_name_what_can_be_a_cluster(message: Challenge | Admissi
     assert str(refused.value).isprintable()
 
 
+@pytest.mark.parametrize("number", [-1, 2**53 + 1, 2**63, 1e300])
+def test_a_number_of_secrets_that_no_cluster_lives_to_see_is_refused(number: float) -> None:
+    """Once believed, no later change of the secret could outbid it."""
+    hostile = orjson.dumps(orjson.loads(encode(ADMISSION)) | {"number": number})
+    with pytest.raises(MalformedPairingError, match="invalid value") as refused:
+        decode(hostile)
+    assert len(str(refused.value)) < 300
+    assert decode(encode(evolve(ADMISSION, number=2**53))) == evolve(ADMISSION, number=2**53)
+
+
 def test_a_peer_id_is_written_in_one_way_only() -> None:
     hostile = orjson.dumps(orjson.loads(encode(asker().begin())) | {"peer": f"{ANNA.me} \n"})
     with pytest.raises(MalformedPairingError):
