@@ -3,6 +3,7 @@
 from networking.actions import Close, Outbox, Warn
 from networking.document import News
 from networking.documents import Documents
+from networking.inquiries import Inquiries
 from networking.links import Link, Links
 from networking.membership import AskOthers, CloseStale, Died, Membership, Verdict
 from networking.notices import Warnings
@@ -49,6 +50,7 @@ class Conversation:
         self._links = links
         self._outbox = outbox
         self._warnings = warnings
+        self._inquiries = Inquiries()
         self._dropped: dict[PeerId, int] = {}
         self.departed: PeerId | None = None
         """Who said goodbye in the message that was heard last."""
@@ -88,11 +90,12 @@ class Conversation:
             self.close(link)
         self._settle_contests(now)
 
-    def ask_about_strangers(self) -> None:
+    def ask_about_the_missed(self, now: float) -> None:
         """Whose documents are held, but who can't be reached from here: perhaps others hear them."""
-        for owner in self._documents.owners:
-            if owner != self._me and not self._membership.is_member(owner):
-                self._ask_others(owner)
+        owners = self._documents.owners
+        missed = [each for each in owners if each != self._me and not self._membership.is_member(each)]
+        for owner in self._inquiries.due(now, missed):
+            self._ask_others(owner)
 
     def beat(self) -> None:
         heartbeat = Heartbeat(self._versions(), self._documents.version, self._membership.strain)
@@ -296,6 +299,7 @@ class Conversation:
 
     def _on_digest(self, now: float, link: Link, digest: Digest) -> None:
         link.digest = digest
+        self._inquiries.begin_anew(digest.documents)
         # Of itself, too: what is left of a life that it has forgotten, so that it can outbid it.
         self._tell(link, sorted({*self._beliefs.members, link.peer}))
         if digest.answer:

@@ -277,7 +277,7 @@ class Peer:
         if now - self._beat_at >= times.heartbeat_s - times.tick_s / 2:
             self._beat_at = now
             self._conversation.beat()
-            self._conversation.ask_about_strangers()
+            self._conversation.ask_about_the_missed(now)
 
     def _tell_of_me(self, fact: MemberFact) -> None:
         self._member = fact

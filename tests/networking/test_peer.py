@@ -1,3 +1,4 @@
+from itertools import pairwise
 from random import Random
 from typing import TypeVar
 
@@ -129,6 +130,22 @@ def test_a_digest_is_not_repeated_before_there_is_an_answer_or_doubt_about_it():
             assert each.answer
             subject.received(second + 0.1, 1, encode(Digest({})))
     assert asked == list(range(20, 30))
+
+
+def test_others_are_asked_ever_more_seldom_about_somebody_whom_nobody_hears():
+    gone = PeerId("c")
+    subject, heartbeat = met()
+    (left,) = documents(gone, Life(1, 3)).write({"key": b"1"})
+    subject.gossip_received(0.0, encode(left))
+    asked = []
+    for second in range(1, 300):
+        actions = run(subject, 1, since=second - 1.0)
+        asked += [second for each in messages(Ask, actions) if each.about == gone]
+        subject.received(float(second), 1, encode(heartbeat))
+    assert len(asked) <= 11
+    assert max(after - before for before, after in pairwise(asked)) <= 61
+    subject.received(300.0, 1, encode(Digest({gone: DocumentVersion(Life(1, 3), 1)})))
+    assert [each.about for each in messages(Ask, run(subject, 1, since=300.0))] == [gone]
 
 
 def test_a_fact_that_did_not_change_is_not_told_again():
