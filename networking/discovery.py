@@ -18,6 +18,7 @@ from networking.addresses import parse
 from networking.identity import public_key_of
 from networking.ticket import Cluster
 from networking.transport import Address, PeerId
+from networking.wire import MAX_COUNTER
 
 logger = logging.getLogger(__name__)
 
@@ -89,11 +90,18 @@ class Sighting:
             addresses,
             Cluster(txt["cluster"]).name,
             txt["fp"],
-            int(txt["v"]),
+            _version(txt["v"]),
             members=int(txt.get("n") or 1),
             pairing=_port(txt.get("pair", "")),
             fresh=bool(txt.get("fresh")),
         )
+
+
+def _version(text: str) -> int:
+    version = int(text)
+    if not 0 < version <= MAX_COUNTER:
+        raise ValueError(f"{version} is no version")
+    return version
 
 
 def _port(text: str) -> int | None:

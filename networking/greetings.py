@@ -11,7 +11,7 @@ from attrs import frozen
 from networking.ticket import Cluster, TicketError
 
 MAGIC = b"overlay1"
-"""The number is the version of these words. One byte after it counts those that follow."""
+"""The last byte is the version of these words. One byte after it counts those that follow."""
 
 
 class NoPeerError(Exception):
@@ -19,7 +19,7 @@ class NoPeerError(Exception):
 
 
 class StrangerError(Exception):
-    """The other end belongs to another cluster, and the message says to which."""
+    """The other end belongs to another cluster, or has another version of these words, and the message says which."""
 
 
 @frozen
@@ -46,7 +46,7 @@ class Greeting:
 
 
 async def greet(wire: trio.SocketStream, ours: Greeting) -> None:
-    """Exchange greetings. Raises NoPeerError, and StrangerError on both sides if they belong to different clusters."""
+    """Exchange greetings. Raises NoPeerError, and StrangerError on both sides if they can't be in one cluster."""
     try:
         await wire.send_all(ours.encode())
         theirs = await _read_greeting(wire)
@@ -57,8 +57,12 @@ async def greet(wire: trio.SocketStream, ours: Greeting) -> None:
 
 
 async def _read_greeting(wire: trio.SocketStream) -> Greeting:
-    if await _read(wire, len(MAGIC)) != MAGIC:
+    magic = await _read(wire, len(MAGIC))
+    if magic[:-1] != MAGIC[:-1]:
         raise NoPeerError("it speaks another protocol, or another version of this one")
+    if magic != MAGIC:
+        theirs, ours = (each[-1:].decode(errors="replace") for each in (magic, MAGIC))
+        raise StrangerError(f"it greets in version {theirs}, this node in {ours}; update the older one")
     (length,) = await _read(wire, 1)
     return Greeting.decode(await _read(wire, length))
 

@@ -32,7 +32,7 @@ class DialError(TransportError):
 
 
 class OtherClusterError(DialError):
-    """Somebody answers there, but of another cluster: unlike other failures, waiting doesn't help."""
+    """Somebody answers there, but of another cluster or version: unlike other failures, waiting doesn't help."""
 
 
 class Stream(Protocol):

@@ -16,7 +16,7 @@ from cattrs.strategies import configure_tagged_union
 
 from networking.transport import Address, PeerId
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Raised when a change can't be understood by ignoring fields; peers of another version are warned about."""
 
 

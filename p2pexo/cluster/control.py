@@ -115,7 +115,7 @@ class Control:
         away = tuple(peer for peer in self._known if peer not in here)
         return evolve(
             snapshot,
-            warnings=(*snapshot.warnings, *self._notices()),
+            warnings=tuple(dict.fromkeys((*snapshot.warnings, *self._notices()))),
             away=away,
             away_members=tuple(self._away(peer) for peer in away),
         )

@@ -10,6 +10,8 @@ from networking.discovery import Sighting
 from networking.seldom_said import SAID_AGAIN_S
 from networking.ticket import Cluster
 from networking.transport import Address, PeerId
+from networking.view import other_version
+from networking.wire import PROTOCOL_VERSION
 from p2pexo.engine.blas import Blas
 
 MAX_STRANGERS = 8
@@ -49,8 +51,17 @@ class Notices:
         self._shut_out = shut_out
         self._clock = clock
         self._strangers: dict[PeerId, _Stranger] = {}
+        self._other_versions: dict[PeerId, _Stranger] = {}
         self._turned_away: dict[str, _TurnedAway] = {}
         self._blas: Blas | None = None
+
+    def add_version(self, sighting: Sighting) -> None:
+        """Of any peer on the local network: one that speaks another version may never get as far as saying so itself."""
+        self._forget_the_unseen()
+        if sighting.version == PROTOCOL_VERSION:
+            self._other_versions.pop(sighting.peer, None)
+        elif sighting.peer in self._other_versions or len(self._other_versions) < MAX_STRANGERS:
+            self._other_versions[sighting.peer] = _Stranger(sighting, self._clock())
 
     def add_stranger(self, sighting: Sighting) -> None:
         """A peer on the local network whose cluster isn't ours. One that is fresh is no cluster to join: it asks to join one."""
@@ -88,6 +99,7 @@ class Notices:
             *(open_line if cluster.open else ()),
             *((self._blas.cost,) if self._blas and self._blas.is_slow else ()),
             *strangers,
+            *(other_version(peer, each.sighting.version) for peer, each in self._other_versions.items()),
             *(f"{host} dialled this node and was turned away: {each.why}" for host, each in self._turned_away.items()),
         )
 
@@ -97,7 +109,12 @@ class Notices:
         self._turned_away = {
             host: each for host, each in self._turned_away.items() if now - each.at < TURNED_AWAY_KEPT_S
         }
-        self._strangers = {key: each for key, each in self._strangers.items() if each.seen_at > since}
+        self._strangers = _seen_since(since, self._strangers)
+        self._other_versions = _seen_since(since, self._other_versions)
+
+
+def _seen_since(since: float, strangers: dict[PeerId, _Stranger]) -> dict[PeerId, _Stranger]:
+    return {peer: each for peer, each in strangers.items() if each.seen_at > since}
 
 
 def _stranger_line(sighting: Sighting, own: str) -> str:

@@ -255,6 +255,7 @@ class Node:
         if sighting.peer == self._overlay.me:
             return
         self._pairing.seen(sighting)
+        self._notices.add_version(sighting)
         if sighting.fingerprint != self._belonging.cluster.fingerprint:
             self._notices.add_stranger(sighting)
             return

@@ -58,7 +58,9 @@ def test_what_a_peer_says_of_itself_comes_over(addresses: int) -> None:
     assert all(len(f"{key}={value}") <= 255 for key, value in said.to_txt().items())
 
 
-@pytest.mark.parametrize("change", [{"v": "new"}, {"a": "nowhere"}, {"a": "/ip4/300.1.1.1/tcp/1"}])
+@pytest.mark.parametrize(
+    "change", [{"v": "new"}, {"v": "0"}, {"v": "9" * 17}, {"a": "nowhere"}, {"a": "/ip4/300.1.1.1/tcp/1"}]
+)
 def test_what_is_no_peer_is_refused(change: dict[str, str]) -> None:
     with pytest.raises(ValueError):
         Sighting.from_txt(A.to_txt() | change)

@@ -44,6 +44,35 @@ def test_another_secret_or_name_never_connects_and_both_sides_say_why(
     assert caplog.text.count("dialled this node and was turned away") == 1
 
 
+def test_who_greets_in_another_version_is_named_on_both_sides(tmp_path: Path) -> None:
+    told, heard = trio.open_memory_channel[tuple[Address, str]](10)
+    older = greetings.MAGIC[:-1] + b"0"
+    here = greetings.MAGIC[-1:].decode()
+
+    async def test(start: Start) -> None:
+        member = await start("a", turned_away=lambda address, why: told.send_nowait((address, why)))
+        stranger = await silent_connection(member.transport.addresses[0])
+        await stranger.send_all(older + Greeting.of(CLUSTER).encode()[len(older) :])
+        address, why = await heard.receive()
+        assert address.startswith("/ip4/127.0.0.1/")
+        assert why == f"it greets in version 0, this node in {here}; update the older one"
+        await ended(stranger)
+
+        async def be_older(stream: trio.SocketStream) -> None:
+            await stream.send_all(older)
+            await trio.sleep_forever()
+
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, be_older, [listener])
+            port = listener.socket.getsockname()[1]
+            with pytest.raises(OtherClusterError, match="version 0"):
+                await member.transport.dial(Address(f"/ip4/127.0.0.1/tcp/{port}"))
+            nursery.cancel_scope.cancel()
+
+    on_peers(tmp_path, test)
+
+
 @pytest.mark.parametrize(
     "garbage", [b"GET / HTTP/1.1\r\n\r\n", bytes(64), greetings.MAGIC + bytes((3,)) + b"\xff\xff\xff", b"over"]
 )

@@ -3,9 +3,10 @@ from attrs import evolve
 from networking.discovery import REPEAT_INTERVAL, Sighting
 from networking.ticket import Cluster
 from networking.transport import Address, PeerId
+from networking.wire import PROTOCOL_VERSION
 from p2pexo.node.notices import MAX_STRANGERS, STRANGER_KEPT_S, TURNED_AWAY_KEPT_S, Notices
 
-THEIRS = Sighting(PeerId("12D3KooWStranger"), (), "attic", "f", 1)
+THEIRS = Sighting(PeerId("12D3KooWStranger"), (), "attic", "f", PROTOCOL_VERSION)
 
 DESK = Cluster.new("desk")
 OTHER = PeerId("12D3KooWOther")
@@ -76,3 +77,27 @@ def test_a_fresh_node_is_no_cluster_to_speak_of() -> None:
 def test_a_node_that_was_removed_says_so() -> None:
     notices = Notices(lambda: DESK, lambda: "it was sold", lambda: 0.0)
     assert notices.lines() == ("this node is no longer let into 'desk': it was sold",)
+
+
+def test_peers_of_another_version_are_named_whatever_their_cluster_until_they_are_updated_or_gone() -> None:
+    now = 0.0
+    notices = Notices(lambda: DESK, clock=lambda: now)
+    ours = evolve(THEIRS, fingerprint=DESK.fingerprint)
+    notices.add_version(ours)
+    assert notices.lines() == ()
+    older = PROTOCOL_VERSION - 1
+    for peer in (OTHER, THEIRS.peer):
+        notices.add_version(evolve(ours, peer=peer, version=older))
+        assert f"peer {peer} speaks protocol {older}, this node {PROTOCOL_VERSION}" in notices.lines()[-1]
+    notices.add_version(ours)
+    (line,) = notices.lines()
+    assert OTHER in line
+    now = STRANGER_KEPT_S
+    assert notices.lines() == ()
+
+
+def test_somebody_who_makes_up_peers_of_another_version_makes_only_so_many_lines() -> None:
+    notices = Notices(lambda: DESK, clock=lambda: 0.0)
+    for number in range(100):
+        notices.add_version(evolve(THEIRS, peer=PeerId(f"{number}"), version=99))
+    assert len(notices.lines()) == MAX_STRANGERS
