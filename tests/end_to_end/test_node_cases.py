@@ -150,13 +150,38 @@ class TestZ1Ends:
             node.wait_until_up()
             cluster.wait_until_together()
 
-    def test_a_second_interrupt_ends_it_at_once(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    def test_a_signal_ends_it_in_good_order_while_a_stage_loads(self, tmp_path: Path, number: signal.Signals) -> None:
         node = lone_node(tmp_path, tmp_path / "cache")
-        node.arguments = (*node.arguments, *scripted_arguments(tmp_path, Script()))
+        node.arguments = (*node.arguments, *scripted_arguments(tmp_path, Script(load_s=30.0)))
+        node.start()
+        node.wait_until_up()
+        try:
+            assert place(node, MODEL).status_code < 300
+            wait_for("the model is loading", lambda: (found := node.placement(MODEL)) and found.state == "loading")
+            wait_for("a stage process", node.stage_processes)
+            children = [child.pid for child in node.children()]
+            node.send(number)
+            assert node.running.wait(10) == 0
+            wait_for("its children are gone", lambda: all(map(is_gone, children)), 10)
+            assert is_free(node.api_port)
+            assert is_free(node.port)
+            node.start()
+            node.wait_until_up()
+        finally:
+            node.end()
+
+    @pytest.mark.parametrize("while_loading", [False, True])
+    def test_a_second_interrupt_ends_it_at_once(self, tmp_path: Path, while_loading: bool) -> None:
+        node = lone_node(tmp_path, tmp_path / "cache")
+        script = Script(load_s=30.0 if while_loading else 0.0)
+        node.arguments = (*node.arguments, *scripted_arguments(tmp_path, script))
         node.start()
         node.wait_until_up()
         assert place(node, MODEL).status_code < 300
-        wait_for("the model is ready", lambda: (found := node.placement(MODEL)) and found.state == "ready")
+        state = "loading" if while_loading else "ready"
+        wait_for(f"the model is {state}", lambda: (found := node.placement(MODEL)) and found.state == state)
+        wait_for("a stage process", node.stage_processes)
         children = [child.pid for child in node.children()]
         stage = node.stage_processes()[0]
         stage.send_signal(signal.SIGSTOP)  # one that doesn't end keeps the node busy ending in good order
@@ -183,6 +208,7 @@ class TestZ1Ends:
             node.kill()
             wait_for("its children are gone", lambda: all(map(is_gone, children)), 5)
             assert is_free(node.api_port)
+            assert is_free(node.port)
             node.start()
             node.wait_until_up()
         finally:
