@@ -46,7 +46,7 @@ class Stage:
         return httpx.post(node.url + PATHS[question.dialect], json=content, timeout=120)
 
     def listen(
-        self, node: RealNode, question: Question, until: float = inf, then: Callable[[], None] | None = None
+        self, node: RealNode, question: Question, until: float = inf, then: Callable[[], object] | None = None
     ) -> Heard:
         """The whole stream; ``then`` is called once, when there are ``until`` characters of text."""
         heard = Heard(question.dialect)
@@ -102,7 +102,7 @@ class Stage:
         others = [node for node in self.cluster.alive if node is not leader]
         chosen = ([leader, *others] if takes_part else others)[: self.spread]
         self.cluster.delete(self.model)
-        RealCluster(chosen).place(self.model, split=_parts(placement.stages[-1].end_layer, self.spread))
+        RealCluster(chosen).place(self.model, split=parts(placement.stages[-1].end_layer, self.spread))
         self.cluster.wait_until_ready(self.model)
 
     def perform(self, fault: Fault, question: Question) -> Outcome:
@@ -188,6 +188,6 @@ def _start_again(node: RealNode) -> None:
             return
 
 
-def _parts(layers: int, count: int) -> Sequence[int]:
+def parts(layers: int, count: int) -> Sequence[int]:
     """Nearly equal ones."""
     return [layers * (number + 1) // count - layers * number // count for number in range(count)]
