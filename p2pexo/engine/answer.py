@@ -55,7 +55,8 @@ class Answer:
         self.prompt_tokens = tuple(prompt_tokens)
         self.tokens: list[int] = []
         self.finished: Finished | None = None
-        self._limit = room if request.max_tokens is None else min(room, request.max_tokens)
+        self.limit = room if request.max_tokens is None else min(room, request.max_tokens)
+        """Tokens that it has at most."""
         self._end_tokens = text_model.end_tokens
         self._parser = text_model.parser(request, prompt_tokens)
         self._detokenizer = Detokenizer(partial(text_model.decode, keep=self._parser.controls))
@@ -88,7 +89,7 @@ class Answer:
         parsed = self._parser.feed(self._detokenizer.push(token))
         self._reasoning_tokens += thinking or self._parser.thinking
         checked = self._checked(parsed)
-        if self.finished is None and len(self.tokens) >= self._limit:
+        if self.finished is None and len(self.tokens) >= self.limit:
             return checked + self._end(FinishReason.LENGTH)
         return checked
 

@@ -21,6 +21,8 @@ class Drawing:
     grammar: GrammarSpec | None = None
     top_logprobs: int | None = None
     """None: no log probabilities. Else those of each token drawn, and of so many of the likeliest."""
+    end_index: int | None = None
+    """Output index at which the answer has its most tokens, so that none is drawn in vain; None: no limit is known."""
 
 
 @frozen

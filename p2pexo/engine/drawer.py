@@ -2,7 +2,7 @@
 # some of MLX's signatures are untyped
 """Draws the tokens of many sequences on the last stage, each in its own way, and remembers what that takes.
 
-Sequences fail alone: one whose logits are not numbers, or whose grammar can't go on, yields a failure and no token.
+First they are only described to MLX, then told, so that what follows from them can be described in between. Sequences fail alone: one whose logits are not numbers, or whose grammar can't go on, yields a failure and no token.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from typing import cast
 
 import mlx.core as mx
 import structlog
-from attrs import define, field
+from attrs import define, field, frozen
 
 from p2pexo.engine.batch import Drawing, Entry, Sampled, SequenceFailure
 from p2pexo.engine.masks import GrammarError, GrammarMask, GrammarMasks
-from p2pexo.engine.sampling import Draw, draw, likeliest, log_probabilities, unpack_mask
+from p2pexo.engine.sampling import Draw, draw, is_penalised, likeliest, log_probabilities, unpack_mask
 
 log = structlog.get_logger(__name__)
 
@@ -25,6 +25,22 @@ class _History:
     mask: GrammarMask | None = None
     tokens: list[int] = field(factory=list[int])
     """Prompt and output so far, for the penalties and the grammar."""
+
+
+@frozen
+class Drawn:
+    """Tokens on their way to being computed."""
+
+    entries: tuple[Entry, ...]
+    failures: dict[int, Sampled | SequenceFailure]
+    """By sequence, of those entries of which nothing can be drawn."""
+    drawing: tuple[Entry, ...]
+    """The others, in the order of the rows below."""
+    logits: mx.array
+    tokens: mx.array
+    """uint32, shape (rows,)."""
+    is_broken: mx.array
+    """Whether the logits are no numbers: bool, shape (rows,)."""
 
 
 @define
@@ -52,14 +68,28 @@ class Drawer:
     def clear(self) -> None:
         self._histories.clear()
 
-    def draw(self, entries: Sequence[Entry], logits: mx.array) -> list[Sampled | SequenceFailure]:
-        """For each entry, all of which have a ``sample_index``, what comes of its row of (rows, vocabulary) lazy logits."""
+    def draw(self, entries: Sequence[Entry], logits: mx.array) -> Drawn:
+        """A token for each entry, all of which have a ``sample_index``, from its row of (rows, vocabulary) logits; lazy."""
         failures, draws = self._prepare(entries)
         rows = [row for row, entry in enumerate(entries) if entry.sequence in draws]
-        if rows:
-            drawn = self._draw_rows([entries[row] for row in rows], _select(logits, rows, len(entries)), draws)
-            failures |= {each.sequence: each for each in drawn}
-        return [failures[entry.sequence] for entry in entries]
+        logits = logits if len(rows) == len(entries) else logits[mx.array(rows, dtype=mx.uint32)]
+        drawing = tuple(entries[row] for row in rows)
+        tokens = draw(logits, [draws[each.sequence] for each in drawing]) if rows else mx.array([], dtype=mx.uint32)
+        return Drawn(tuple(entries), failures, drawing, logits, tokens, mx.isnan(logits).any(axis=-1))
+
+    def tell(self, drawn: Drawn) -> list[Sampled | SequenceFailure]:
+        """What has come of each entry, once it is computed."""
+        mx.eval(drawn.tokens, drawn.is_broken)
+        told = drawn.failures | {each.sequence: each for each in self._told_rows(drawn)}
+        return [told[entry.sequence] for entry in drawn.entries]
+
+    def can_look_ahead(self, entry: Entry) -> bool:
+        """Whether the token behind the one that is drawn for this entry can be drawn by one who doesn't know that one yet,
+        and is wanted if the answer goes on."""
+        drawing = self._histories[entry.sequence].drawing
+        if entry.sample_index is None or entry.sample_index + 1 == drawing.end_index:
+            return False
+        return drawing.grammar is None and drawing.top_logprobs is None and not is_penalised(drawing.sampling)
 
     def _prepare(self, entries: Sequence[Entry]) -> tuple[dict[int, Sampled | SequenceFailure], dict[int, Draw]]:
         failures: dict[int, Sampled | SequenceFailure] = {}
@@ -91,18 +121,13 @@ class Drawer:
             history.mask = self._masks.start(grammar)
         return unpack_mask(history.mask.allowed(output), self._vocabulary)
 
-    def _draw_rows(
-        self, entries: Sequence[Entry], logits: mx.array, draws: dict[int, Draw]
-    ) -> list[Sampled | SequenceFailure]:
-        tokens = draw(logits, [draws[entry.sequence] for entry in entries])
-        broken = mx.isnan(logits).any(axis=-1)
-        mx.eval(tokens, broken)
-        ids, is_broken = cast(list[int], tokens.tolist()), cast(list[bool], broken.tolist())
+    def _told_rows(self, drawn: Drawn) -> list[Sampled | SequenceFailure]:
+        ids, is_broken = cast(list[int], drawn.tokens.tolist()), cast(list[bool], drawn.is_broken.tolist())
         return [
             SequenceFailure(entry.sequence, "the model gave no numbers for it (NaN logits)")
             if is_broken[row]
-            else self._told(entry.sequence, ids[row], logits[row])
-            for row, entry in enumerate(entries)
+            else self._told(entry.sequence, ids[row], drawn.logits[row])
+            for row, entry in enumerate(drawn.drawing)
         ]
 
     def _told(self, sequence: int, token: int, logits: mx.array) -> Sampled:
@@ -113,7 +138,3 @@ class Drawer:
         logprobs = cast(list[float], log_probabilities(logits, tokens).tolist())
         ids = cast(list[int], tokens.tolist())
         return Sampled(sequence, token, logprobs[0], tuple(zip(ids[1:], logprobs[1:], strict=True)))
-
-
-def _select(logits: mx.array, rows: list[int], count: int) -> mx.array:
-    return logits if len(rows) == count else logits[mx.array(rows)]

@@ -54,8 +54,8 @@ class Draw:
     def is_plain(self) -> bool:
         """Whether the temperature is all there is to it."""
         sampling = self.sampling
-        penalised = sampling.repetition_penalty != 1.0 or sampling.frequency_penalty or sampling.presence_penalty
-        return not (penalised or sampling.logit_bias or _has_cuts(sampling)) and self.allowed is None
+        is_bent = is_penalised(sampling) or sampling.logit_bias or _has_cuts(sampling)
+        return not is_bent and self.allowed is None
 
 
 def draw(logits: mx.array, draws: Sequence[Draw]) -> mx.array:
@@ -132,6 +132,11 @@ def _draw_bent(logits: mx.array, each: Draw) -> mx.array:
     ranking = mx.argsort(-logits)
     rank = mx.random.categorical(_cut(logits[ranking], sampling), key=key)
     return ranking[rank]
+
+
+def is_penalised(sampling: Sampling) -> bool:
+    """Whether the tokens so far weigh on the next one."""
+    return sampling.repetition_penalty != 1.0 or bool(sampling.frequency_penalty or sampling.presence_penalty)
 
 
 def _has_cuts(sampling: Sampling) -> bool:

@@ -13,12 +13,14 @@ from typing import Any, Self
 
 import mlx.core as mx
 import structlog
+from attrs import evolve
 
 from p2pexo.engine.batch import Batch, BatchResult, Entry, Fork, Sampled, SequenceFailure
 from p2pexo.engine.blas import active_blas
-from p2pexo.engine.drawer import Drawer
+from p2pexo.engine.drawer import Drawer, Drawn
 from p2pexo.engine.families import Family
 from p2pexo.engine.loading import arrays, load_layers
+from p2pexo.engine.lookahead import Lookahead
 from p2pexo.engine.masks import GrammarMasks
 from p2pexo.engine.pools import CachePools
 from p2pexo.engine.precision import on_gpu
@@ -43,6 +45,7 @@ class StageEngine:
         self._caches = CachePools()
         self._positions: dict[int, int] = {}
         """By sequence: tokens in its caches."""
+        self._lookahead: Lookahead | None = None
         self.layers_total = int(config["num_hidden_layers"])
         self.hidden_size = int(config["hidden_size"])
         self._vocabulary = int(config["vocab_size"])
@@ -95,10 +98,13 @@ class StageEngine:
         Returns the rows for the next stage, or on the last stage the tokens that were drawn and who failed. Raises
         ValueError if ``hidden`` does not have the size that the batch calls for.
         """
+        ahead = self._settle_lookahead(batch)
         for sequence in batch.release:
             self._forget(sequence)
         for sequence in batch.keep:
             self._caches.set_apart(sequence)
+        if ahead is not None:
+            return _result(batch, self._tell(batch.entries, lambda: self._catch_up(ahead)))
         incoming = None if hidden is None else from_wire(hidden, self._dtype, (batch.rows, self.hidden_size))
         if incoming is None and not self.is_first:
             raise ValueError(f"batch {batch.number} came without the hidden states of the stage before")
@@ -119,6 +125,7 @@ class StageEngine:
 
     def clear(self) -> None:
         """Forget all sequences, for a new epoch. The weights stay."""
+        self._lookahead = None
         self._positions.clear()
         self._caches.clear()
         self._drawer.clear()
@@ -156,15 +163,61 @@ class StageEngine:
         results: list[Sampled | SequenceFailure] = [
             SequenceFailure(each.sequence, _LOST, each.fork is not None) for each in lost
         ]
+        if sound:
+            results += self._tell(sound, lambda: self._draw(sound, self._layers(part, sound, incoming)))
+        return results
+
+    def _tell(self, entries: Sequence[Entry], draw: Callable[[], Drawn | None]) -> list[Sampled | SequenceFailure]:
+        """What is drawn for these entries. While it is computed the next step is begun, if that can be."""
         try:
-            results += self._draw(sound, self._layers(part, sound, incoming)) if sound else []
+            drawn = draw()
+            if drawn is None:
+                return []
+            begun = self._look_ahead(entries, drawn)
+            results = self._drawer.tell(drawn)
         except Exception as error:
-            self._fail(sound, error)
-            results += [SequenceFailure(each.sequence, f"{type(error).__name__}: {error}") for each in sound]
+            self._fail(entries, error)
+            return [SequenceFailure(each.sequence, f"{type(error).__name__}: {error}") for each in entries]
         for each in results:
             if isinstance(each, SequenceFailure):
                 self._forget(each.sequence)
+            elif begun is not None:
+                self._lookahead = Lookahead(evolve(begun.entries[0], tokens=(each.token,)), begun)
         return results
+
+    def _look_ahead(self, entries: Sequence[Entry], drawn: Drawn) -> Drawn | None:
+        """Begin with the step that follows this one, of a lone sequence whose tokens nobody else has to see first."""
+        entry, *others = entries
+        is_ring = not (self.is_first and self.is_last)
+        if is_ring or others or not drawn.drawing or self._lookahead or not self._drawer.can_look_ahead(entry):
+            return None
+        if not (self._can_batch and all(each.is_trimmable() for each in self._caches.take([entry.sequence]))):
+            return None
+        mx.async_eval(drawn.tokens, drawn.is_broken)
+        position, index = self._positions[entry.sequence], (entry.sample_index or 0) + 1
+        next = Entry(entry.sequence, (), position, index)
+        outputs = self._walk([next], self._embed(drawn.tokens))
+        ahead = self._drawer.draw([next], self._family.head(outputs)[0])
+        mx.async_eval(ahead.tokens, ahead.is_broken)
+        self._positions[entry.sequence] += 1
+        return ahead
+
+    def _settle_lookahead(self, batch: Batch) -> Lookahead | None:
+        """The step that was begun, if this batch asks for it; one that has become pointless is taken back."""
+        ahead = self._lookahead
+        if ahead is None or ahead.is_wanted_by(batch):
+            self._lookahead = None
+            return ahead
+        if ahead.is_foiled_by(batch):
+            self._lookahead = None
+            self._positions[ahead.entry.sequence] -= 1
+            for cache in self._caches.take([ahead.entry.sequence]):
+                cache.trim(1)
+        return None
+
+    def _catch_up(self, ahead: Lookahead) -> Drawn:
+        self._drawer.follow(ahead.entry)
+        return ahead.drawn
 
     def _layers(self, part: Sequence[Entry], sound: Sequence[Entry], incoming: mx.array | None) -> mx.array:
         """The rows of the sound entries of a part behind this stage's layers, lazy: (rows, hidden size)."""
@@ -201,13 +254,14 @@ class StageEngine:
         wanted = [number * longest + row for number, length in enumerate(lengths) for row in range(length)]
         return outputs.reshape(-1, self.hidden_size)[mx.array(wanted)]
 
-    def _draw(self, entries: Sequence[Entry], outputs: mx.array) -> list[Sampled | SequenceFailure]:
+    def _draw(self, entries: Sequence[Entry], outputs: mx.array) -> Drawn | None:
+        """A token for each of these whose prompt is complete, lazy; None if there is no such one."""
         for entry in entries:
             self._drawer.follow(entry)
         drawing = [entry for entry in entries if entry.sample_index is not None]
         if not drawing:  # in mid prompt only the caches are wanted, and most of the last layer is not computed at all
             mx.eval([cache.state for cache in self._caches.take([entry.sequence for entry in entries])])
-            return []
+            return None
         ends = accumulate(len(entry.tokens) for entry in entries)
         wanted = [end - 1 for entry, end in zip(entries, ends, strict=True) if entry.sample_index is not None]
         return self._drawer.draw(drawing, self._family.head(outputs[mx.array(wanted)][None])[0])

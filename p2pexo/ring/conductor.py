@@ -127,7 +127,7 @@ class Conductor:
             self._emit(number, Started(len(prompt)))
             self._emit(number, answer.finished)
             return
-        drawing = Drawing(request.sampling, request.choice, self._grammar(request), request.top_logprobs)
+        drawing = Drawing(request.sampling, request.choice, self._grammar(request), request.top_logprobs, answer.limit)
         replayed = request.replayed_tokens
         sequence = self._scheduler.add(prompt + replayed, drawing, first_index=len(replayed))
         self._calls[sequence] = _Call(number, request, answer, sequence, len(prompt), self._clock())
