@@ -262,11 +262,11 @@ def test_a_request_without_tokens_only_counts_its_prompt(request_for):
 def test_what_a_request_wants_drawn_goes_along_with_its_first_chunk(request_for):
     desk = Desk()
     wanted = OutputFormat(FormatKind.JSON_SCHEMA, '{"type": "object"}')
-    desk.conductor.submit(1, request_for("hello", choice=2, top_logprobs=3, output_format=wanted))
+    desk.conductor.submit(1, request_for("hello", choice=2, top_logprobs=3, output_format=wanted, max_tokens=9))
     batch = desk.conductor.next_batch()
     assert batch is not None
     grammar = GrammarSpec(GrammarKind.JSON_SCHEMA, '{"type": "object"}')
-    assert batch.entries[0].drawing == Drawing(Sampling(temperature=0.0), 2, grammar, 3)
+    assert batch.entries[0].drawing == Drawing(Sampling(temperature=0.0), 2, grammar, 3, 9)
 
 
 @pytest.mark.parametrize(
