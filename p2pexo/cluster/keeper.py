@@ -15,17 +15,11 @@ from p2pexo.cluster.assignments import Assignment, may_join, sign_certificate
 from p2pexo.cluster.facts import ActivityFact, StageFact, activity_key, stage_key
 from p2pexo.cluster.fetching import Fetch
 from p2pexo.cluster.observed import LOADED
+from p2pexo.cluster.restarts import Restarts
 from p2pexo.cluster.seams import Stage, StartStage
 from p2pexo.generation.codec import encode
 from p2pexo.ring.activity import StageActivity
 from p2pexo.ring.stage import Neighbours, StagePhase, StageSpec, StageStatus
-
-RESTART_PAUSES_S = (0.0, 0.5, 2.0)
-"""Before each restart of a crashed stage; when they are used up the stage is FAILED and the leader decides. More or longer
-pauses give a flaky machine more chances; fewer make the ring move elsewhere sooner."""
-
-STEADY_AFTER_S = 60.0
-"""A process that lived this long gets all its restarts back."""
 
 PROGRESS_STEP = 0.05
 """Share of a download or load worth telling. Smaller steps look smoother and cost more gossip."""
@@ -115,17 +109,16 @@ class StageKeeper:
         except Exception as error:  # whatever the store, the network or the disk came up with
             log.exception("model could not be fetched", **self._names())
             return f"{self.assignment.placement.model} could not be fetched: {error}"
-        pauses = list(RESTART_PAUSES_S)
+        restarts = Restarts()
         while True:
             began = trio.current_time()
             was_loaded, reason = await self._run_process(directory)
-            if trio.current_time() - began >= STEADY_AFTER_S:
-                pauses = list(RESTART_PAUSES_S)
-            if not was_loaded or not pauses:
+            pause = restarts.pause_after(trio.current_time() - began)
+            if not was_loaded or pause is None:
                 return reason
-            self._tell(StageStatus(StagePhase.STARTING, f"starts again in {pauses[0]:g} s, after: {reason}"))
-            log.warning("stage starts again", **self._names(), reason=reason, pause_s=pauses[0])
-            await trio.sleep(pauses.pop(0))
+            self._tell(StageStatus(StagePhase.STARTING, f"starts again in {pause:g} s, after: {reason}"))
+            log.warning("stage starts again", **self._names(), reason=reason, pause_s=pause)
+            await trio.sleep(pause)
 
     async def _fetch(self) -> Path:
         card = self.assignment.placement.card

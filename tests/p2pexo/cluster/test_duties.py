@@ -4,7 +4,7 @@ import trio
 
 from networking.documents import FactTooLargeError
 from p2pexo.cluster.commands import PlaceCommand
-from p2pexo.cluster.keeper import RESTART_PAUSES_S
+from p2pexo.cluster.restarts import RESTART_PAUSES_S
 
 MODEL = "owner/model"
 
