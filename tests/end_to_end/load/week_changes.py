@@ -60,8 +60,10 @@ class Placing:
                     await self._delete(placement.id)
 
     async def place(self, model: str, min_stages: int) -> str:
-        """Returns its id once it is ready; empty if it came to nothing."""
+        """Returns its id once it is ready; empty if it came to nothing, or if a request had it placed otherwise meanwhile."""
         answer = await self._command("POST", "/v1/placements", json={"model": model, "min_stages": min_stages})
+        if not answer.is_success:
+            return ""
         placement_id: str = answer.json()["id"]
         while True:
             view = _find(await self._see(), placement_id)
@@ -76,10 +78,11 @@ class Placing:
     async def _change(self, model: str) -> None:
         placed = next((each for each in _held(await self._see()) if each.model == model), None)
         if placed is not None:
+            self.roster.wanted.discard(model)
             await self._delete(placed.id)
             self.deleted += 1
-        else:
-            await self.place(model, self.random.randint(1, 2))
+        elif await self.place(model, self.random.randint(1, 2)):
+            self.roster.wanted.add(model)
             self.placed += 1
 
     async def _delete(self, placement_id: str) -> None:
@@ -91,14 +94,14 @@ class Placing:
             await trio.sleep(LOOK_EVERY_S)
 
     async def _command(self, method: str, path: str, **more: object) -> httpx.Response:
-        """Again and again, through any node, until it is taken: there may be no leader for a moment, or too few nodes."""
+        """Again and again, through any node, until it is answered: there may be no leader for a moment."""
         while True:
             url = self.random.choice(self.roster.up).url + path
             try:
                 answer = await _ask(lambda: httpx.request(method, url, timeout=self.patience_s, **more))  # noqa: B023  # pyright: ignore[reportArgumentType]
             except httpx.TransportError:
                 answer = None
-            if answer is not None and (answer.is_success or (method == "DELETE" and answer.status_code == 404)):
+            if answer is not None and not answer.is_server_error:
                 return answer
             await trio.sleep(LOOK_EVERY_S)
 

@@ -15,6 +15,8 @@ from end_to_end.load.visits import Visit, short_visit
 
 REFUSALS = (500, 503, 529)
 """What a request may get that was right: its ring was lost, or can't be had now. Whether a 500 was foreseen, logs tell."""
+STRAY = 0.05
+"""The share of requests that ask for any model, and so may have it placed. Raise it and there is less to place by hand."""
 AT_ONCE = 16
 """Requests. Raise it and more of them wait for a model that is being placed."""
 
@@ -27,6 +29,8 @@ class Roster:
     down: set[RealNode] = field(factory=set[RealNode])
     strikes: Counter[str] = field(factory=Counter[str])
     """By node, how often it was restarted."""
+    wanted: set[str] = field(factory=set[str])
+    """Models that are placed, and not about to be deleted."""
 
     @property
     def up(self) -> list[RealNode]:
@@ -66,8 +70,12 @@ class Asking:
                 await trio.sleep_until(begun + seconds * number / count)
                 place = object()
                 await places.acquire_on_behalf_of(place)
-                visit = short_visit(self.random, self.random.choice(self.models))
+                visit = short_visit(self.random, self._draw_model())
                 nursery.start_soon(self._ask, client, self.random.choice(self.roster.up), visit, places, place)
+
+    def _draw_model(self) -> str:
+        is_stray = self.random.random() < STRAY
+        return self.random.choice(self.models if is_stray else sorted(self.roster.wanted) or self.models)
 
     async def _ask(
         self, client: httpx.AsyncClient, node: RealNode, visit: Visit, places: trio.CapacityLimiter, place: object
