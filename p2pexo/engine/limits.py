@@ -20,7 +20,7 @@ class Limits:
     chunks_per_stage: float = 4.0
     """Chunks that a prompt is cut into for each stage of a ring of several, so that all of them work at it. Raise it and
     less of their time is idle, but the products are smaller and cost more for each row."""
-    step_s: float = 0.2
+    step_s: float = 0.15
     """What a chunk of a prompt may take on a stage while other answers wait for their next token. Raise it and prompts
     are faster; lower it and answers flow more smoothly."""
     kept_tokens: int = 32768

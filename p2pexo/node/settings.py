@@ -198,7 +198,7 @@ class NodeSettings:
     step_time: Annotated[float, _option(_REQUESTS, metavar="SECONDS", converter=_one(parse_duration))] = (
         DEFAULT_LIMITS.step_s
     )
-    """What a piece of a prompt may take while other answers wait for their next token, as 0.2. Raise it and prompts are faster; lower it and answers flow more smoothly beside them."""
+    """What a piece of a prompt may take while other answers wait for their next token, as 0.15. Raise it and prompts are faster; lower it and answers flow more smoothly beside them."""
 
     prefix_tokens: Annotated[int, _option(_REQUESTS, validator=_at_least(0))] = DEFAULT_LIMITS.kept_tokens
     """Tokens of ended conversations that a model remembers, so that a prompt that begins alike is not computed again; never more than its memory for conversations has room for beside those that run. Raise it and more is found again; lower it and less memory is taken; with 0, nothing is remembered."""
