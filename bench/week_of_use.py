@@ -8,7 +8,7 @@ clients ask short questions in all four dialects, and nodes are restarted one af
 In the first half any node may be struck; in the second one of them, the ``witness``, stays, so that it is seen whether it grows.
 It takes as long as it takes: on a busy machine all of it comes later, and nothing is left out. A line a minute tells how far it is.
 
-The last line is JSON. ``answered`` requests and ``errors``, by what they say, are as they should be; ``cut`` are those whose own node
+The last line is JSON. ``placed_by_requests`` are those of the placements that a request for a model brought about. ``answered`` requests and ``errors``, by what they say, are as they should be; ``cut`` are those whose own node
 was struck; ``hung`` had no end within the deadline; ``unexpected`` is anything else, of requests, placements and restarts; ``failed`` are
 placements that ended by themselves, and why. Pairs are a figure at the first and at the last: of the witness
 the medians of the second and of the last quarter of its half; ``young`` are nodes just restarted, early ones and late ones; ``disk_mb``

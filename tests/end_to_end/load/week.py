@@ -89,6 +89,7 @@ class Week:
         """As far as it is."""
         return {
             "placements": self.placing.placed,
+            "placed_by_requests": self.placing.by_requests,
             "deletions": self.placing.deleted,
             "restarts": self.restarting.restarts,
             "requests": self.asking.ended,

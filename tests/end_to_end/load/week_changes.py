@@ -35,6 +35,9 @@ class Placing:
     random: Random
     patience_s: float
     placed: int = 0
+    """By hand or by a request, as far as they were met."""
+    by_requests: int = 0
+    """Of these."""
     deleted: int = 0
     failed: list[str] = field(factory=list[str])
     """Placements that ended by themselves, and why."""
@@ -78,6 +81,9 @@ class Placing:
     async def _change(self, model: str) -> None:
         placed = next((each for each in _held(await self._see()) if each.model == model), None)
         if placed is not None:
+            if model not in self.roster.wanted:
+                self.placed += 1
+                self.by_requests += 1
             self.roster.wanted.discard(model)
             await self._delete(placed.id)
             self.deleted += 1
