@@ -17,6 +17,8 @@ REFUSALS = (500, 503, 529)
 """What a request may get that was right: its ring was lost, or can't be had now. Whether a 500 was foreseen, logs tell."""
 STRAY = 0.05
 """The share of requests that ask for any model, and so may have it placed. Raise it and there is less to place by hand."""
+NONE_PLACED_S = 10.0
+"""How long a client waits for any model to be placed by hand before it asks for one all the same."""
 AT_ONCE = 16
 """Requests. Raise it and more of them wait for a model that is being placed."""
 
@@ -70,12 +72,16 @@ class Asking:
                 await trio.sleep_until(begun + seconds * number / count)
                 place = object()
                 await places.acquire_on_behalf_of(place)
-                visit = short_visit(self.random, self._draw_model())
+                visit = short_visit(self.random, await self._draw_model())
                 nursery.start_soon(self._ask, client, self.random.choice(self.roster.up), visit, places, place)
 
-    def _draw_model(self) -> str:
-        is_stray = self.random.random() < STRAY
-        return self.random.choice(self.models if is_stray else sorted(self.roster.wanted) or self.models)
+    async def _draw_model(self) -> str:
+        if self.random.random() < STRAY:
+            return self.random.choice(self.models)
+        with trio.move_on_after(NONE_PLACED_S):
+            while not self.roster.wanted:
+                await trio.sleep(0.1)
+        return self.random.choice(sorted(self.roster.wanted) or self.models)
 
     async def _ask(
         self, client: httpx.AsyncClient, node: RealNode, visit: Visit, places: trio.CapacityLimiter, place: object
