@@ -19,6 +19,7 @@ STRAY = 0.05
 """The share of requests that ask for any model, and so may have it placed. Raise it and there is less to place by hand."""
 NONE_PLACED_S = 10.0
 """How long a client waits for any model to be placed by hand before it asks for one all the same."""
+LOOK_EVERY_S = 0.1
 AT_ONCE = 16
 """Requests. Raise it and more of them wait for a model that is being placed."""
 
@@ -78,9 +79,10 @@ class Asking:
     async def _draw_model(self) -> str:
         if self.random.random() < STRAY:
             return self.random.choice(self.models)
-        with trio.move_on_after(NONE_PLACED_S):
-            while not self.roster.wanted:
-                await trio.sleep(0.1)
+        for _ in range(round(NONE_PLACED_S / LOOK_EVERY_S)):
+            if self.roster.wanted:
+                break
+            await trio.sleep(LOOK_EVERY_S)
         return self.random.choice(sorted(self.roster.wanted) or self.models)
 
     async def _ask(
