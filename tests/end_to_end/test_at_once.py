@@ -57,18 +57,49 @@ def test_t9_a_seed_says_the_same_also_among_others(three_stages: RealCluster) ->
     assert len(set(unseeded)) > 1
 
 
-def test_t10_no_answer_holds_what_another_one_asked(three_stages: RealCluster) -> None:
-    nonces = [f"{letter}{number}{letter}{number + 1}" for number, letter in enumerate("KQXZVWJB", start=2)]
+@pytest.mark.long
+def test_t9_seeds_differ_and_none_is_none_of_them(three_stages: RealCluster) -> None:
+    def call(**more: Any) -> tuple[str, str]:
+        return chat(three_stages[0].url, EMBEDDED_MODEL, "Name a ship.", temperature=1.0, max_tokens=40, **more)
+
+    seven = {call(seed=7)[1] for _ in range(2)}
+    others = [call(seed=seed)[1] for seed in (1, 2, 3)]
+    unseeded = [call()[1] for _ in range(5)]
+    assert len(seven) == 1
+    assert len({*seven, *others}) > 1
+    assert len(set(unseeded)) > 1
+    assert {text for _, text in at_once([lambda: call(seed=7)] * 2)} == seven
+
+
+def nonces(count: int, round: int = 0) -> list[str]:
+    """Such as K7Q2, none of which is a part of another one."""
+    letters = "KQXZVWJBCDFGHLMN"
+    return [f"{letters[number]}{round}{letters[-1 - number]}{number % 10}" for number in range(count)]
+
+
+def cross_talk(cluster: RealCluster, asked: Sequence[str], tokens: int) -> None:
+    """All of them at once, streamed and not, long and short."""
     calls: list[Callable[[], tuple[str, str]]] = []
-    for number, nonce in enumerate(nonces):
-        url, prompt = three_stages[number % 3].url, f"{nonce} " * (4 + 3 * number)
-        settings: dict[str, Any] = {"stream": bool(number % 2), "temperature": 0, "max_tokens": 24}
+    for number, nonce in enumerate(asked):
+        url, prompt = cluster[number % 3].url, f"{nonce} " * (4 + 3 * number)
+        settings: dict[str, Any] = {"stream": bool(number % 2), "temperature": 0, "max_tokens": tokens}
         calls.append(lambda url=url, prompt=prompt, settings=settings: chat(url, EMBEDDED_MODEL, prompt, **settings))
     answers = at_once(calls)
-    assert len({id for id, _ in answers}) == len(nonces)
-    assert any(nonce in text for nonce, (_, text) in zip(nonces, answers, strict=True))
-    for nonce, (_, text) in zip(nonces, answers, strict=True):
-        assert not [other for other in nonces if other != nonce and other in text], (nonce, text)
+    assert len({id for id, _ in answers}) == len(asked)
+    assert any(nonce in text for nonce, (_, text) in zip(asked, answers, strict=True))
+    for nonce, (_, text) in zip(asked, answers, strict=True):
+        assert not [other for other in asked if other != nonce and other in text], (nonce, text)
+
+
+def test_t10_no_answer_holds_what_another_one_asked(three_stages: RealCluster) -> None:
+    cross_talk(three_stages, nonces(8), 24)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_t10_sixteen_at_once_ten_times_over_never_mix(three_stages: RealCluster) -> None:
+    for round in range(10):
+        cross_talk(three_stages, nonces(16, round), 60)
 
 
 def test_t10_sixteen_answers_at_once_are_those_that_each_gets_alone(scripted: RealCluster) -> None:
