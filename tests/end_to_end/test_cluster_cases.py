@@ -14,6 +14,8 @@ from p2pexo.cluster.snapshot import PlacementView
 from p2pexo.ring.scripted import Script
 
 A_DAY_S = 24 * 3600
+SETTLED_AFTER_S = 10.0
+QUIET_S = 120.0
 
 TURN_CLOCK = """
 import os, sys, time
@@ -74,6 +76,36 @@ def test_e1_a_machine_that_died_or_left_gets_no_stage_and_one_that_restarts_coun
 def followed_to_its_end(cluster: RealCluster, id: str) -> PlacementView | None:
     found = next((each for each in cluster[0].snapshot().placements if each.id == id), None)
     return found if found is not None and found.state in ("ready", "failed") else None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("count", [2, 3])
+def test_e3_a_leader_that_is_back_at_once_settles_with_a_model_running_and_then_nothing_changes(
+    tmp_path: Path, count: int
+) -> None:
+    with scripted_nodes(tmp_path, count, Script()) as cluster:
+        leader, _ = leader_and_follower(cluster)
+        cluster.place(MODEL, min_stages=2)
+        leader.kill()
+        leader.start()
+        leader.wait_until_up()
+        cluster.wait_until_together()
+        cluster.wait_until_ready(MODEL)
+        assert all(chat(node, "small").status_code == 200 for node in cluster.nodes)
+        time.sleep(SETTLED_AFTER_S)
+        seen: set[tuple[object, ...]] = set()
+        quiet_until = time.monotonic() + QUIET_S
+        while time.monotonic() < quiet_until:
+            seen |= {gist(node) for node in cluster.nodes}
+            time.sleep(1)
+        assert len(seen) == 1, seen
+
+
+def gist(node: RealNode) -> tuple[object, ...]:
+    snapshot = node.snapshot()
+    members = tuple(sorted(member.peer for member in snapshot.members))
+    return snapshot.leader, snapshot.term, members, tuple((each.id, each.epoch) for each in snapshot.placements)
 
 
 @pytest.mark.long
