@@ -54,6 +54,7 @@ class Placing:
                     await self._change(self.random.choice(self.models))
             except trio.TooSlowError:
                 self._surprise(f"a change of placements took more than {self.patience_s:g} s")
+        self.roster.wanted |= set(self.models)  # from now on requests have them placed
 
     async def clear(self) -> None:
         """Delete whatever is placed."""
