@@ -54,6 +54,7 @@ class StageKeeper:
         self._told: StageFact | None = None
         self._told_activity = StageActivity()
         self._joined: Neighbours | None = None
+        self._loaded_at: float | None = None
         self._to_join: trio.MemorySendChannel[Neighbours] | None = None
         self._renewed = trio.Event()
 
@@ -111,10 +112,9 @@ class StageKeeper:
             return f"{self.assignment.placement.model} could not be fetched: {error}"
         restarts = Restarts()
         while True:
-            began = trio.current_time()
-            was_loaded, reason = await self._run_process(directory)
-            pause = restarts.pause_after(trio.current_time() - began)
-            if not was_loaded or pause is None:
+            worked_s, reason = await self._run_process(directory)
+            pause = None if worked_s is None else restarts.pause_after(worked_s)
+            if pause is None:
                 return reason
             self._tell(StageStatus(StagePhase.STARTING, f"starts again in {pause:g} s, after: {reason}"))
             log.warning("stage starts again", **self._names(), reason=reason, pause_s=pause)
@@ -133,16 +133,16 @@ class StageKeeper:
         self._around.models_changed()
         return directory
 
-    async def _run_process(self, directory: Path) -> tuple[bool, str]:
-        """One life of the process: whether it got its layers loaded, and why it ended."""
+    async def _run_process(self, directory: Path) -> tuple[float | None, str]:
+        """One life of the process: how long it worked once it had its layers loaded, None if it never had, and why it ended."""
         spec = StageSpec(self.assignment.placement, self.assignment.rank, directory, self._around.link_hosts())
         try:
             stage = self._around.start_stage(spec)
         except Exception as error:  # whatever the disk came up with, such as a folder that is somebody else's
             log.exception("stage could not be started", **self._names())
-            return False, f"the stage could not be started: {error}"
+            return None, f"the stage could not be started: {error}"
         self._to_join, to_join = trio.open_memory_channel[Neighbours](1)
-        self._joined = None
+        self._joined = self._loaded_at = None
         self._tell(stage.status)
         self.stage = stage
         try:
@@ -154,10 +154,13 @@ class StageKeeper:
                 nursery.cancel_scope.cancel()
         finally:
             self.stage = self._to_join = None
-        return self._status.phase in LOADED, stage.status.reason or "the stage process ended"
+        worked_s = None if self._loaded_at is None else trio.current_time() - self._loaded_at
+        return worked_s, stage.status.reason or "the stage process ended"
 
     async def _relay_statuses(self, stage: Stage) -> None:
         async for status in stage.statuses():
+            if status.phase in LOADED and self._loaded_at is None:
+                self._loaded_at = trio.current_time()
             if status.phase is not StagePhase.FAILED:  # whether that is final is decided when the process has ended
                 self._tell(status)
 
