@@ -1,6 +1,7 @@
 """Faults of clusters that users of such systems really met (the case's number is in each name), seen over HTTP."""
 
 import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,6 +72,13 @@ def test_e1_a_machine_that_died_or_left_gets_no_stage_and_one_that_restarts_coun
         assert len(cluster.nodes) == 3 and cluster.wait_until_together() == leader.snapshot().me
         kept = leader.placement(MODEL)
         assert kept is not None and (kept.id, kept.epoch, kept.state) == (ring.id, ring.epoch, "ready")
+        other.send(signal.SIGTERM)
+        assert other.running.wait(15) == 0
+        cluster.wait_until_together()
+        staying = {node.snapshot().me for node in (leader, restless)}
+        assert {stage.peer for stage in cluster.wait_until_ready(MODEL).stages} <= staying
+        cluster.delete(MODEL)
+        assert {stage.peer for stage in cluster.place(MODEL, min_stages=2).stages} == staying
 
 
 def followed_to_its_end(cluster: RealCluster, id: str) -> PlacementView | None:
